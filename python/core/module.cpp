@@ -18,6 +18,7 @@
 #include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
+#include "inject/write/disturb.h"
 #include "integrity/repair.h"
 #include "integrity/verification.h"
 #include "json_text.h"
@@ -191,6 +192,12 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "verify", [](const Path& path) { return text_of(to_json(bitrift::integrity::verify(path))); },
       py::arg("path"));
+  module.def(
+      "disturb",
+      [](const Path& path, const Path& copy, const Strings& tensors) {
+        bitrift::inject::disturb(bitrift::ckpt::Reader(path), copy, tensors);
+      },
+      py::arg("path"), py::arg("copy"), py::arg("tensors"));
   module.def("repair", &repair, py::arg("path"), py::arg("output"), py::arg("command"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   bitrift::python::add_campaigns(module);

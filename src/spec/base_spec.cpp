@@ -1,5 +1,6 @@
 #include "spec/base_spec.h"
 
+#include <array>
 #include <set>
 
 #include "core/error.h"
@@ -48,7 +49,21 @@ Json to_json(const BaseSpec& base) {
   return value;
 }
 
+constexpr std::array<std::string_view, 8> extensions = {".h5",  ".weights.h5",  ".pt",  ".pth",
+                                                        ".bin", ".safetensors", ".npz", ".ckpt"};
+
 }  // namespace
+
+std::span<const std::string_view> kept_extensions() { return extensions; }
+
+std::string_view kept_extension(const std::filesystem::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  std::string_view longest;
+  for (const std::string_view one : extensions) {
+    if (name.size() > one.size() && name.ends_with(one) && one.size() > longest.size()) longest = one;
+  }
+  return longest.empty() ? extensions.front() : longest;
+}
 
 std::vector<BaseSpec> bases_from(const Document& document) {
   const Json& value = document.value.at("base");

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spec/training_spec.h"
@@ -33,6 +35,13 @@ struct BaseFile {
   /// Its tensors that are in no population, sorted; absent: not looked for. Not part of the canonical form.
   std::optional<std::vector<UnreadTensor>> unread = {};
 };
+
+/// The end of a checkpoint's name that its copies keep, because readers ask for it: ".pt", ".pth", ".bin",
+/// ".ckpt",
+/// ".safetensors", ".npz" or ".weights.h5"; ".h5" for every other name.
+[[nodiscard]] std::string_view kept_extension(const std::filesystem::path& checkpoint);
+/// All of these, ".h5" first.
+[[nodiscard]] std::span<const std::string_view> kept_extensions();
 
 /// Reads the value at /base of a document that obeys the schema: one object, or a list of named ones. Throws
 /// Error(bad_input) with file, line and key.

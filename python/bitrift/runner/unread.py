@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 import bitrift
+from bitrift import _core
 from bitrift.runner import ranks
 from bitrift.runner.serving import Trainer
 
@@ -46,6 +47,8 @@ class Loads:
 
     def _write(self, tensors: Sequence[str]) -> None:
         shutil.copyfile(self._base, self._copy)
+        if not h5py.is_hdf5(self._base):
+            return _core.disturb(self._base, self._copy, tensors)
         with h5py.File(self._copy, "r+") as file:
             for name in tensors:
                 file[name][...] = other_values(file[name][()])
@@ -61,9 +64,11 @@ def other_values(values: Any) -> Any:
 
 
 def candidates(base: Path) -> list[str]:
-    """The tensors of a file that h5py can alter, each under the name that counts."""
+    """The tensors of a file that can be altered, in HDF5 by h5py, each under the name that counts."""
+    names = [one.path for one in bitrift.list_tensors(base) if not one.refusal and not one.alias_of]
+    if not h5py.is_hdf5(base):
+        return names
     with h5py.File(base) as file:
-        names = [one.path for one in bitrift.list_tensors(base) if not one.refusal and not one.alias_of]
         return [name for name in names if isinstance(file.get(name), h5py.Dataset) and file[name].dtype.kind in "fiub"]
 
 

@@ -26,15 +26,18 @@
 namespace bitrift::campaign {
 namespace {
 
-/// Trainers of a campaign load HDF5.
+/// bitrift-train resumes a campaign's trials from HDF5; a user's own program loads what it likes.
 void refuse_other_formats(const design::CampaignSpec& spec) {
+  if (spec.runner.kind != record::RunnerKind::train) return;
   for (const record::BaseSpec& base : spec.bases) {
     const std::string other = base.checkpoint ? ckpt::other_than_hdf5(*base.checkpoint) : "";
     if (other.empty()) continue;
     fail(ErrorCode::unsupported,
-         "{}: is {}, but the base of a campaign must be an HDF5 checkpoint; convert it (`python -m bitrift "
-         "from-pt` "
-         "does so for files of torch.save)",
+         "{}: is {}, but bitrift-train takes HDF5 as the base of a campaign; convert it (`bitrift-train "
+         "resume "
+         "FILE -o base.h5 --steps 0`, or for a file of your own `python -m bitrift from-pt`), or name your "
+         "own "
+         "script as runner.python",
          base.checkpoint->string(), other);
   }
 }

@@ -61,6 +61,15 @@ ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log
 
 }  // namespace
 
+std::filesystem::path Layout::base(const std::string& stem) const {
+  std::error_code none;
+  for (const std::string_view extension : record::kept_extensions()) {
+    auto path = root / (stem + std::string(extension));
+    if (std::filesystem::exists(path, none)) return path;
+  }
+  return root / (stem + std::string(record::kept_extensions().front()));
+}
+
 std::filesystem::path Layout::round(std::uint64_t number) const {
   return root / "rounds" / fmt::format("{:04d}.json", number);
 }
@@ -265,7 +274,10 @@ void Folder::extend() {
 
 void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
 
-void Folder::remove_unfinished_bases() { remove_unfinished(layout_.root, ".h5.tmp-"); }
+void Folder::remove_unfinished_bases() {
+  for (const std::string_view extension : record::kept_extensions())
+    remove_unfinished(layout_.root, std::string(extension) + ".tmp-");
+}
 
 bool Folder::publish(const std::filesystem::path& path, const std::string& text) {
   if (shards_ > 0) return publish_text(path, text);
@@ -289,9 +301,9 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
       check_bases(layout_, {{file.stem, digest}});
       if (copied && std::filesystem::exists(*checkpoint) && digest_file(*checkpoint) != digest) {
         fail(ErrorCode::conflict,
-             "{}: the checkpoint that {}.h5 was copied from changed since the campaign began: restore it, or "
+             "{}: the checkpoint that {} was copied from changed since the campaign began: restore it, or "
              "start a new campaign in another folder",
-             checkpoint->string(), file.stem);
+             checkpoint->string(), layout_.base(file.stem).filename().string());
       }
       if (!fresh) continue;
       identity_["bases"][file.stem]["unread"] = unread_json(i, launch, say);  // the script may have changed
@@ -333,7 +345,10 @@ std::map<std::string, std::string> Folder::base_digests() const {
 
 void Folder::make_base(const record::BaseFile& file, const std::filesystem::path& trainer) {
   const record::BaseSpec& base = spec_.bases[file.base];
-  const auto out = layout_.base(file.stem);
+  for (const std::string_view extension : record::kept_extensions())  // of a start that was killed
+    std::filesystem::remove(layout_.root / (file.stem + std::string(extension)));
+  const auto kept = record::kept_extension(base.checkpoint ? *base.checkpoint : "");
+  const auto out = layout_.root / (file.stem + std::string(kept));
   const auto log = layout_.log(file.stem);
   if (!file.precision.empty()) {
     const auto plain = std::find_if(spec_.files.begin(), spec_.files.end(), [&](const record::BaseFile& one) {

@@ -45,7 +45,8 @@ struct Layout {
   [[nodiscard]] std::filesystem::path base_spec(const std::string& stem) const {
     return root / (stem + "-train.json");
   }
-  [[nodiscard]] std::filesystem::path base(const std::string& stem) const { return root / (stem + ".h5"); }
+  /// The base that is there, under any of record::kept_extensions(); STEM.h5 if there is none.
+  [[nodiscard]] std::filesystem::path base(const std::string& stem) const;
   [[nodiscard]] std::filesystem::path journal() const { return place().journal(); }
   [[nodiscard]] std::filesystem::path incidents() const { return place().incidents(); }
   [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }

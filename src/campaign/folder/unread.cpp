@@ -27,7 +27,8 @@ constexpr std::chrono::hours longest{1};  // union over all loads of one arm
 // driver left.
 struct BesideBase {
   explicit BesideBase(const std::filesystem::path& base)
-      : path(base.parent_path() / fmt::format(".{}.tmp-unread-{}", base.filename().string(), getpid())) {}
+      : path(base.parent_path() / fmt::format(".{}.tmp-unread-{}{}", base.filename().string(), getpid(),
+                                              record::kept_extension(base))) {}
   ~BesideBase() {
     std::error_code ignored;
     std::filesystem::remove(path, ignored);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -22,10 +23,30 @@ using design::BaseCanary;
 using record::TrialId;
 using record::TrialKind;
 
+bool is_weight(const ckpt::TensorInfo& tensor) {
+  return tensor.role == "weight" && tensor.alias_of.empty() && !tensor.left_out;
+}
+
+// The dict or group that holds the model: "model" where that has weights, otherwise the outermost one with
+// the most bytes of weights, the first of several by name. "": the weights are in none.
+std::string model_folder(const ckpt::Reader& base) {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const ckpt::TensorInfo& tensor : base.tensors()) {
+    const std::size_t cut = tensor.path.find('/');
+    if (is_weight(tensor))
+      bytes[cut == std::string::npos ? "" : tensor.path.substr(0, cut)] += tensor.stored_bytes;
+  }
+  if (bytes.contains("model")) return "model";
+  const auto most = std::max_element(bytes.begin(), bytes.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? "" : most->first;
+}
+
 // A change of so few weights is so small that a training must not suffer from it.
 record::FaultModel jitter_model(const ckpt::Reader& base) {
   record::FaultModel model;
-  model.tensors = {"model/**"};
+  const std::string folder = model_folder(base);
+  if (!folder.empty()) model.tensors = {folder + "/**"};
   model.roles = {"weight"};
   model.bits = "0";
   model.count = 1;
@@ -275,9 +296,11 @@ std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
   }
   if (id.stratum != name_of(BaseCanary::negate)) return {};
   std::vector<record::WholeTensor> layer;
-  std::string bias = weights_.back();
-  bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");
-  if (bases_[arm(id.arm).file].find(bias) != nullptr) layer.push_back({bias, record::WholeChange::negate});
+  for (const std::string_view name : {"weight", "kernel"}) {
+    if (!weights_.back().ends_with(name)) continue;
+    const std::string bias = weights_.back().substr(0, weights_.back().size() - name.size()) + "bias";
+    if (bases_[arm(id.arm).file].find(bias) != nullptr) layer.push_back({bias, record::WholeChange::negate});
+  }
   layer.push_back({weights_.back(), record::WholeChange::negate});
   return layer;
 }
@@ -303,17 +326,18 @@ void Plan::check_jitter() const {
 
 void Plan::find_weights() {
   const ckpt::Reader& base = bases_.front();
+  const std::string folder = model_folder(base);
   for (const ckpt::TensorInfo& tensor : base.tensors()) {
-    const bool counts = tensor.alias_of.empty() && !tensor.left_out;
-    if (tensor.role == "weight" && tensor.path.starts_with("model/") && counts)
+    if (is_weight(tensor) && (folder.empty() || tensor.path.starts_with(folder + '/')))
       weights_.push_back(tensor.path);
   }
   std::sort(weights_.begin(), weights_.end(), natural_less);
   if (weights_.empty()) {
-    fail(ErrorCode::bad_input,
-         "{}: holds no weight under model/, so the canaries (NaN first weight, negated last layer) cannot be "
-         "planted",
-         base.path().string());
+    fail(
+        ErrorCode::bad_input,
+        "{}: no tensor has the role weight, so the canaries (NaN first weight, negated last layer) cannot be "
+        "planted; docs/roles.md lists the names of weights",
+        base.path().string());
   }
 }
 

@@ -100,7 +100,7 @@ class Plan {
   const Bases& bases_;
   std::vector<Cell> cells_;
   std::vector<record::Round> rounds_;
-  std::vector<std::string> weights_;  // paths of role weight under model/, in natural order
+  std::vector<std::string> weights_;  // weights of the model, in natural order
   /// Floating-point tensors from whose values faults are drawn, by role.
   std::map<std::string, std::set<std::string>> read_;
 };

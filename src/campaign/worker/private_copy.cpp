@@ -8,11 +8,14 @@
 
 #include "inject/draw/fault_plan.h"
 #include "inject/write/write_patch.h"
+#include "spec/base_spec.h"
 
 namespace bitrift::campaign {
 
 PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared)
-    : base_(base), path_(std::move(path)), shared_(shared) {
+    : base_(base),
+      path_(path.replace_extension().concat(record::kept_extension(base.path()))),
+      shared_(shared) {
   renew();
 }
 

@@ -15,9 +15,9 @@ namespace bitrift::campaign {
 /// One file is reused for many runs. The base itself is only ever read.
 class PrivateCopy {
  public:
-  /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
-  /// shared: readers are on other machines, so every change is synced before it counts as made. Throws
-  /// Error(io).
+  /// Copies the base to `path`, whose extension becomes that of the base, over whatever a killed driver left
+  /// there. `base` must outlive the copy. shared: readers are on other machines, so every change is synced
+  /// before it counts as made. Throws Error(io).
   PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared = false);
   ~PrivateCopy();  ///< removes the file, and what runs left next to it
   PrivateCopy(PrivateCopy&&) = delete;

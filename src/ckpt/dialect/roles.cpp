@@ -116,14 +116,22 @@ bool is_norm_by_shape(const Catalog& catalog, const Dataset& dataset, std::strin
   return bias != nullptr ? bias->shape == weight->shape : names_a_norm(layer);
 }
 
-/// optimizer/exp_avg/KEY, or state/N/exp_avg, state0/exp_avg and state.N.exp_avg, or param_groups/0/lr.
+/// "state" and "state0", "param_groups" and "group0".
+bool is_part_of_optimizer(std::string_view name) {
+  return name == "param_groups" || without_number(name) == "state" || without_number(name) == "group";
+}
+
+/// exp_avg/KEY, or state/N/exp_avg, state0/exp_avg and state.N.exp_avg, or param_groups/0/lr; the latter also
+/// after the number or name of one of several optimizers.
 Place place_of_slot(std::string_view rest) {
   const std::size_t cut = rest.find('/');
   const std::string by_key = role_of_optimizer_slot(rest.substr(0, cut));
   if (cut != std::string_view::npos && by_key != "unknown") {
     return {by_key, layer_of_key(module_key_of(rest.substr(cut + 1)))};
   }
-  const auto parts = components(rest, kSeparators);
+  auto parts = components(rest, kSeparators);
+  if (parts.size() > 2 && !is_part_of_optimizer(parts[0]) && is_part_of_optimizer(parts[1]))
+    parts.erase(parts.begin());
   if (parts.size() < 2) return {};
   if (without_number(parts.front()) == "state") {
     if (parts.back() == "square_avg") return {"exp_avg_sq", ""};
@@ -143,6 +151,9 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
     return {std::string(top), ""};
   } else if (is_optimizer(top)) {
     return place_of_slot(path.substr(cut + 1));
+  } else if (top == "state" &&
+             is_number(components(path, kSeparators)[1])) {  // a file of the optimizer alone
+    return place_of_slot(path);
   }
   const std::string_view key = module_key_of(path);
   Place place{role_among(dataset.path, [&](const std::string& one) { return catalog.find(one) != nullptr; }),

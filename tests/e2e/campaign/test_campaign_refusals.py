@@ -280,7 +280,7 @@ def test_a_base_that_is_not_hdf5_is_refused(study, name):
     assert done.returncode == 2
     kind = {"base.npz": "a zip archive", "base.safetensors": "a safetensors file"}[name]
     assert done.stderr.startswith(
-        f"bitrift: error: {checkpoint}: is {kind}, but the base of a campaign must be an HDF5 checkpoint; convert it"
+        f"bitrift: error: {checkpoint}: is {kind}, but bitrift-train takes HDF5 as the base of a campaign; convert it"
     )
     assert done.stderr.count("\n") == 1
     assert not (study.place / "other").exists()

@@ -110,6 +110,11 @@ TEST(Outline, OfPyTorchDumpsTakesDotsAndSlashesAndWrappers) {
                      {"optimizer/state/0/exp_avg", {8}, "exp_avg", ""},
                      {"optimizer/state/0/exp_avg_sq", {8}, "exp_avg_sq", ""},
                      {"optimizer/state/0/step", {}, "step", ""},
+                     {"optimizer_states/0/state/3/exp_avg", {8}, "exp_avg", ""},
+                     {"optimizer_states/1/state/0/momentum_buffer", {8}, "momentum", ""},
+                     {"optimizer/critic/state/0/exp_avg_sq", {8}, "exp_avg_sq", ""},
+                     {"state/0/exp_avg", {8}, "exp_avg", ""},
+                     {"state/encoder/exp_avg", {8}, "unknown", "state/encoder"},
                      {"optimizer/state/0/max_exp_avg_sq", {8}, "unknown", ""},
                      {"optimizer/param_groups/0/lr", {}, "progress", ""},
                      {"optimizer/param_groups/0/betas", {2}, "unknown", ""}});

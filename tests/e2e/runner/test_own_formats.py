@@ -1,0 +1,149 @@
+"""Campaigns whose base is a file in a script's own format, which the script loads as it always did."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import bitrift
+import pytest
+from campaign_support import CONTROLS, campaign, read_rows
+from own_support import ROOT, OwnStudy
+
+NO_READERS = CONTROLS | {"readers": False}
+SERVE = "bitrift.runner.serve(model=model, optimizer=optimizer, train_epoch=train_epoch, evaluate=evaluate)\n"
+SAVE = 'bitrift.torch.save("digits.h5", model, optimizer, epoch=5)\n'
+HEAD = "import bitrift.runner\n"
+
+
+class Format(NamedTuple):
+    """How a script saves and loads, and the tensors that faults strike."""
+
+    base: str
+    imports: str
+    load: str
+    save: str
+    roles: tuple[str, ...] = ("weight",)
+    state: str = "[model, optimizer]"
+
+
+def of_page() -> tuple[str, str]:
+    """load() and the line that saves, as docs/own-trainer.md shows them."""
+    page = (ROOT / "docs" / "own-trainer.md").read_text()
+    (block,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "checkpoint = torch.load" in one)
+    return block.split("\n\n\n")[0] + "\n", block.splitlines()[-1] + "\n"
+
+
+FORMATS = {
+    "dict": Format("digits.pt", "", *of_page(), ("weight", "exp_avg")),
+    "scheduler and arguments": Format(
+        "digits.ckpt",
+        "import argparse\n",
+        "scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 9])\n"
+        "def load(path):\n"
+        "    kept = torch.load(path, weights_only=False)\n"
+        "    model.load_state_dict(kept['state_dict'])\n"
+        "    optimizer.load_state_dict(kept['optimizer_states'][0])\n"
+        "    scheduler.load_state_dict(kept['lr_schedulers'][0])\n"
+        "    return {'epoch': kept['epoch']}\n",
+        "torch.save({'epoch': 5, 'state_dict': model.state_dict(), 'optimizer_states': [optimizer.state_dict()], "
+        "'lr_schedulers': [scheduler.state_dict()], 'args': argparse.Namespace(lr=1e-3, path='x')}, 'digits.ckpt')\n",
+        ("weight", "exp_avg"),
+        "[model, optimizer, scheduler]",
+    ),
+    "state_dict": Format(
+        "pytorch_model.bin",
+        "",
+        "def load(path):\n    model.load_state_dict(torch.load(path))\n",
+        "torch.save(model.state_dict(), 'pytorch_model.bin')\n",
+    ),
+    "module": Format(
+        "whole.pth",
+        "",
+        "def load(path):\n    model.load_state_dict(torch.load(path, weights_only=False).state_dict())\n",
+        "torch.save(model, 'whole.pth')\n",
+    ),
+    "safetensors": Format(
+        "digits.safetensors",
+        "from safetensors.torch import load_file, save_file\n",
+        "def load(path):\n    model.load_state_dict(load_file(path))\n",
+        "save_file(model.state_dict(), 'digits.safetensors')\n",
+    ),
+    "npz": Format(
+        "digits.npz",
+        "import numpy as np\n",
+        "def load(path):\n"
+        "    with np.load(path) as kept:\n"
+        "        model.load_state_dict({name: torch.from_numpy(kept[name]) for name in kept.files})\n",
+        "np.savez_compressed('digits.npz', **{name: value.numpy() for name, value in model.state_dict().items()})\n",
+    ),
+}
+FIRST = ("dict", "safetensors")
+
+
+def study_of(place: Path, form: Format) -> OwnStudy:
+    study = OwnStudy(place, base=form.base)
+    study.replace(HEAD, form.imports + HEAD)
+    study.replace(
+        SERVE,
+        f"{form.load}\n\nbitrift.runner.serve(load=load, state=lambda: {form.state}, train_epoch=train_epoch, "
+        "evaluate=evaluate)\n",
+    )
+    study.replace(SAVE, form.save)
+    study.spec["strata"] = {"roles": list(form.roles), "fields": ["exponent_msb"]}
+    study.train_base()
+    return study
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.thorough] * (one not in FIRST)) for one in FORMATS]
+)
+def test_a_script_keeps_its_own_format(name: str, tmp_path: Path) -> None:
+    form = FORMATS[name]
+    study = study_of(tmp_path, form)
+    done = study.start("out", "--workers", 2).finish()
+    assert done.returncode == 0, done.stderr
+    out, rows = study.place / "out", read_rows(study.place / "out", check_crc=True)
+    extension = "".join(Path(form.base).suffixes)
+    assert (out / f"base{extension}").read_bytes() == (study.place / form.base).read_bytes()
+    trials = [row for row in rows.values() if row["kind"] == "trial"]
+    assert len(trials) == 3 * len(form.roles) and all(row["landed"] for row in trials)
+    readers = {row["id"]["stratum"] for row in rows.values() if row["id"]["stratum"].startswith("canary:reads-")}
+    assert readers == {f"canary:reads-{role}" for role in form.roles}
+    nan = rows["own/canary:nan/0"]["result"]
+    assert nan["status"] == "nonfinite" or nan["nonfinite_state"]
+    again = campaign("replay", out, "own/weight.exponent_msb/1", env=study.environment, cwd=study.place)
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert bitrift.verify(out / f"base{extension}").sound
+
+
+def test_a_part_that_the_script_does_not_load_is_left_out(tmp_path: Path) -> None:
+    form = FORMATS["dict"]
+    study = study_of(tmp_path, form)
+    text = study.script.read_text().replace('"epoch": 5}', '"epoch": 5, "head": torch.nn.Linear(3, 3).state_dict()}')
+    study.script.write_text(text)
+    study.train_base()
+    done = study.start("out", "--workers", 2, trials_per_stratum=1).finish()
+    assert done.returncode == 0, done.stderr
+    assert "head/weight" in done.stdout
+    study.replace('    optimizer.load_state_dict(checkpoint["optimizer"])\n', "")
+    done = study.start("other", "--workers", 1).finish()
+    assert done.returncode == 1 and "does not read role exp_avg" in done.stderr, done.stderr
+
+
+@pytest.mark.thorough
+def test_a_killed_start_with_another_base_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    study = study_of(tmp_path, FORMATS["state_dict"])
+    done = study.start("out", "--workers", 1, controls=NO_READERS, trials_per_stratum=1).finish()
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(study.place / "out")
+    shutil.rmtree(study.place / "out")
+    (study.place / "out").mkdir()
+    (study.place / "out" / "base.h5").write_bytes(b"of a killed start")
+    done = study.start("out", "--workers", 1, controls=NO_READERS, trials_per_stratum=1).finish()
+    if done.returncode == 2:  # files that no campaign made are refused
+        assert "base.h5" in done.stderr and (study.place / "out" / "base.h5").exists()
+    else:
+        assert read_rows(study.place / "out") == rows
