@@ -12,6 +12,7 @@
 
 #include "archive/safetensors_header.h"
 #include "archive/zip_directory.h"
+#include "ckpt/container/foreign_file.h"
 #include "ckpt/container/hdf5_container.h"
 #include "ckpt/container/npz_container.h"
 #include "ckpt/container/safetensors_container.h"
@@ -64,6 +65,11 @@ std::unique_ptr<Container> open_zip(std::unique_ptr<const archive::BoundedFile> 
   }
   bool array = directory.members().empty();  // numpy.savez() of nothing
   for (const archive::ZipMember& member : directory.members()) array = array || member.name.ends_with(".npy");
+  if (!array && directory.find("model.weights.h5") != nullptr) {
+    fail(ErrorCode::unsupported,
+         "{}: is a .keras archive; unpack model.weights.h5 from it (`unzip`), which bitrift reads",
+         file->name());
+  }
   if (!array) {
     fail(ErrorCode::unsupported,
          "{}: is a zip archive, but neither of torch.save (it has no data.pkl) nor of numpy.savez (it has no "
@@ -88,8 +94,18 @@ std::string other_than_hdf5(const std::filesystem::path& path) {
   return "";
 }
 
+namespace {
+
+/// False where it cannot be read.
+bool has_hdf5(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::is_regular_file(path, none) && h5map::has_signature(h5map::Source(path));
+}
+
+}  // namespace
+
 bool has_known_signature(const std::filesystem::path& path) {
-  return wrapping_of(path) != Wrapping::hdf5 || h5map::has_signature(h5map::Source(path));
+  return wrapping_of(path) != Wrapping::hdf5 || has_hdf5(path);
 }
 
 std::unique_ptr<Container> open_archive(std::unique_ptr<const archive::BoundedFile> file) {
@@ -109,6 +125,8 @@ std::unique_ptr<Container> open_container(const std::filesystem::path& path) {
     case Wrapping::hdf5:
       break;
   }
+  if (const std::string kind = what_else_it_is(path); !kind.empty() && !has_hdf5(path))
+    fail(ErrorCode::bad_file, "{}: is {}", path.string(), kind);
   h5map::File file(path);
   return std::make_unique<Hdf5Container>(std::move(file), open_shared(path));
 }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import pickle
 import struct
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -283,3 +286,51 @@ def test_dates_of_numpy_keep_their_byte_order(tmp_path: Path) -> None:
         run("inject", file, "-o", out, "--tensor", "t", "--as", "t=int64", *SET, 7)
         with np.load(out) as found:
             assert found["t"].astype("<i8").tolist() == [7, 7]
+
+
+ONNX = b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\x10graph of the model"  # ModelProto: ir_version 8, producer_name
+OTHERS = {
+    "model.gguf": (b"GGUF\3\0\0\0" + bytes(24), "is a GGUF file; bitrift reads the safetensors or PyTorch file"),
+    "model.onnx": (ONNX, "is an ONNX model; bitrift reads the checkpoint"),
+    "model.pt": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "by `git lfs pull`"),
+    "page.safetensors": (b"<!DOCTYPE HTML><html><body>Sign in</body></html>", "is a web page; the download failed"),
+    "model.h5.gz": (gzip.compress(b"x" * 99), "is a compressed file; unpack it first"),
+    "model.nc": (b"CDF\1" + bytes(40), "is a NetCDF-3 file; convert it to NetCDF-4"),
+    "model.safetensors.index.json": (b'{"metadata": {}, "weight_map": {"a": "b"}}', "is the index of a checkpoint in"),
+    "config.json": (b' {"layers": 3}', "is JSON text, which holds no tensors"),
+    "state.pkl": (pickle.dumps({"a": 1}), "is a pickle of Python; load it, and save its tensors by torch.save"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_of_other_kinds_are_named_as_what_they_are(name: str, tmp_path: Path) -> None:
+    content, says = OTHERS[name]
+    (tmp_path / name).write_bytes(content)
+    assert says in refused("ls", tmp_path / name, says=name)
+    assert says in refused("inject", tmp_path / name, "-o", tmp_path / "out", says=name)
+    assert not (tmp_path / "out").exists()
+
+
+def test_arrays_archives_and_folders_are_named_as_what_they_are(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3))
+    assert "numpy.savez" in refused("ls", tmp_path / "a.npy", says="is an .npy file of one array")
+    with tarfile.open(tmp_path / "model.tar", "w") as archive:
+        archive.add(tmp_path / "a.npy", "a.npy")
+    refused("ls", tmp_path / "model.tar", says="is a tar archive; unpack it first")
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as zipped:
+        zipped.writestr("config.json", "{}")
+        zipped.writestr("model.weights.h5", b"x")
+    refused("ls", tmp_path / "model.keras", says="is a .keras archive; unpack model.weights.h5")
+    refused("ls", tmp_path, says="is a folder, and holds no file with the name of a checkpoint")
+    torch.save({"w": W}, tmp_path / "w.pt")
+    refused("ls", tmp_path, says="is a folder; name a file in it, such as w.pt")
+    (tmp_path / ".metadata").touch()
+    refused("ls", tmp_path, says="torch.distributed.checkpoint.format_utils dcp_to_torch")
+
+
+def test_hdf5_behind_a_user_block_of_another_kind_is_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+        file["w"] = np.ones(3)
+    with (tmp_path / "a.h5").open("r+b") as file:
+        file.write(b'{"written by": "a program"}')
+    assert run_json("ls", tmp_path / "a.h5")["tensors"][0]["path"] == "w"

@@ -177,7 +177,7 @@ def test_bad_files_are_refused_by_every_command(model: Path, tmp_path: Path) -> 
         empty: "is empty",
         header: "header.h5",
         tmp_path / "missing.h5": "No such file",
-        tmp_path: "is a directory",
+        tmp_path: "is a folder",
     }
     for path, says in cases.items():
         refused("ls", path, says=says)

@@ -1,0 +1,129 @@
+#include "ckpt/container/foreign_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "core/file.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::size_t looked_at = 512;
+
+struct ForeignKind {
+  std::string_view begins;  ///< in lower case where `any_case`
+  std::string_view text;
+  bool any_case = false;
+};
+
+constexpr std::string_view compressed_file = "a compressed file; unpack it first";
+constexpr std::array<ForeignKind, 17> foreign_kinds = {{
+    {"GGUF"sv, "a GGUF file; bitrift reads the safetensors or PyTorch file that it was made from"sv},
+    {"\x93NUMPY"sv, "an .npy file of one array; save it by numpy.savez, which names arrays"sv},
+    {"version https://git-lfs.github.com/"sv,
+     "a pointer of Git LFS, not the file itself; get that by `git lfs pull`"sv},
+    {"<!doctype html"sv, "a web page; the download failed, or needs a login"sv, true},
+    {"<html"sv, "a web page; the download failed, or needs a login"sv, true},
+    {"\x1f\x8b"sv, compressed_file},
+    {"BZh"sv, compressed_file},
+    {"\xfd"
+     "7zXZ"sv,
+     compressed_file},
+    {"\x28\xb5\x2f\xfd"sv, compressed_file},
+    {"CDF\x01"sv, "a NetCDF-3 file; convert it to NetCDF-4, which is HDF5, by `nccopy -k nc4`"sv},
+    {"CDF\x02"sv, "a NetCDF-3 file; convert it to NetCDF-4, which is HDF5, by `nccopy -k nc4`"sv},
+    {"CDF\x05"sv, "a NetCDF-3 file; convert it to NetCDF-4, which is HDF5, by `nccopy -k nc4`"sv},
+    {"\x80\x02"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
+    {"\x80\x03"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
+    {"\x80\x04"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
+    {"\x80\x05"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
+    {"\x0e\x03\x13\x01"sv, "an HDF4 file; convert it to HDF5 by `h4toh5`"sv},
+}};
+
+std::string beginning_of(const std::filesystem::path& path) {
+  std::array<char, looked_at> bytes{};
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const ssize_t count = fd ? ::pread(fd.get(), bytes.data(), bytes.size(), 0) : -1;
+  return count < 0 ? std::string() : std::string(bytes.data(), static_cast<std::size_t>(count));
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// A protobuf of onnx.ModelProto: its version, then the name of the program that wrote it.
+bool looks_like_onnx(std::string_view first) {
+  if (first.size() < 8 || first[0] != 0x08 || first[2] != 0x12) return false;
+  const auto length = static_cast<unsigned char>(first[3]);
+  return length > 0 && length < 64 && first.size() > 4U + length &&
+         std::all_of(first.begin() + 4, first.begin() + 4 + length,
+                     [](unsigned char c) { return std::isprint(c) != 0; });
+}
+
+/// The index of a checkpoint in several files, as Hugging Face writes it, or any other JSON.
+std::string json_kind(std::string_view first) {
+  const std::size_t at = first.find_first_not_of(" \t\r\n");
+  if (at == std::string_view::npos || (first[at] != '{' && first[at] != '[')) return "";
+  const bool index = first.find("\"weight_map\"") != std::string_view::npos ||
+                     (first.find("\"metadata\"") != std::string_view::npos &&
+                      first.find("\"total_size\"") != std::string_view::npos);
+  return index ? "the index of a checkpoint in several files; name one of these, as bitrift reads one file "
+                 "at a time"
+               : "JSON text, which holds no tensors";
+}
+
+/// Names of files in a folder that bitrift could read, at most three.
+std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    for (const std::string_view end :
+         {".h5", ".hdf5", ".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz"}) {
+      if (name.ends_with(end)) names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  if (names.size() > most) names.resize(most);
+  return names;
+}
+
+std::string folder_kind(const std::filesystem::path& folder) {
+  std::error_code none;
+  if (std::filesystem::exists(folder / ".metadata", none))
+    return "a checkpoint of torch.distributed.checkpoint in several files, which bitrift does not read yet; "
+           "`python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE.pt` makes one file "
+           "of it";
+  const auto names = checkpoints_in(folder);
+  if (names.empty()) return "a folder, and holds no file with the name of a checkpoint";
+  return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::string what_else_it_is(const std::filesystem::path& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) return folder_kind(path);
+  const std::string first = beginning_of(path);
+  const std::string small = lower_case(first);
+  for (const ForeignKind& kind : foreign_kinds) {
+    if ((kind.any_case ? small : first).starts_with(kind.begins)) return std::string(kind.text);
+  }
+  if (first.size() > 262 && first.substr(257, 5) == "ustar") return "a tar archive; unpack it first";
+  if (looks_like_onnx(first)) return "an ONNX model; bitrift reads the checkpoint that it was made from";
+  return json_kind(first);
+}
+
+}  // namespace bitrift::ckpt

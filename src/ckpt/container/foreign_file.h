@@ -1,0 +1,14 @@
+// Files that are not checkpoints of a format that bitrift reads, but that people take for one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace bitrift::ckpt {
+
+/// What a file or folder is, and what to do instead, in words that follow "is": "an .npy file of one array;
+/// ...". Known are files by their first bytes, and folders by what they hold. "" for everything else, and for
+/// what cannot be read.
+[[nodiscard]] std::string what_else_it_is(const std::filesystem::path& path);
+
+}  // namespace bitrift::ckpt
