@@ -108,6 +108,7 @@ def places_of(path: Path) -> list[tuple[int, int]]:
 
 
 def outcome(path: Path, content: bytes, damaged: bytes, out: Path) -> str:
+    """A copy whose tensors are right counts as repaired: some bits of deflated data decode to nothing."""
     path.write_bytes(damaged)
     if bitrift.verify(path).sound:
         return "missed"
@@ -115,7 +116,10 @@ def outcome(path: Path, content: bytes, damaged: bytes, out: Path) -> str:
         bitrift.repair(path, out)
     except bitrift.Error:
         return "refused"
-    return "repaired" if out.read_bytes() == content else "wrong"
+    if out.read_bytes() == content:
+        return "repaired"
+    path.write_bytes(content)
+    return "wrong" if bitrift.diff(path, out) else "repaired"
 
 
 def share(count: int, of: int) -> str:

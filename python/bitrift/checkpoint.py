@@ -107,8 +107,8 @@ def _element(path: Path, tensor: str | None, element: Element) -> int:
 
 def _model(path: Path, given: dict[str, Any]) -> str:
     """A fault model as JSON (docs/faults.md) of the arguments of `inject`; None leaves a key out."""
-    if any(isinstance(given[names], str) for names in ("tensors", "roles", "layers")):
-        raise TypeError("tensors, roles and layers are sequences, not one string")
+    if any(isinstance(given[names], str) for names in ("tensors", "exclude", "roles", "layers")):
+        raise TypeError("tensors, exclude, roles and layers are sequences, not one string")
     tensor, element, mask, value = (given.pop(name) for name in ("tensor", "element", "mask", "value"))
     formats, scope = given.pop("formats"), given["scope"]
     if tensor is not None and given["tensors"]:
@@ -116,6 +116,7 @@ def _model(path: Path, given: dict[str, Any]) -> str:
     model = given | {
         "tensors": list(given["tensors"]) if tensor is None else [tensor],
         "element": None if element is None else _element(path, tensor, element),
+        "exclude": list(given["exclude"]) or None,
         "roles": list(given["roles"]),
         "layers": [str(layer) for layer in given["layers"]] or None,
         "bits": _bits(given["bits"]),
@@ -139,6 +140,7 @@ def plan(
     tensor: str | None = None,
     element: Element | None = None,
     tensors: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     roles: Sequence[str] = (),
     layers: Sequence[str | int] = (),
     bits: Bits = "any",
@@ -160,11 +162,12 @@ def plan(
     plane: str = "value",
 ) -> Manifest:
     """The manifest of what `inject` would do with these arguments (give a seed). Nothing is written."""
-    where = {"tensor": tensor, "element": element, "tensors": tensors, "roles": roles, "layers": layers, "bits": bits}
+    where = {"tensor": tensor, "element": element, "tensors": tensors, "exclude": exclude, "roles": roles}
+    fields = {"layers": layers, "bits": bits}
     kind = {"what": what, "length": length, "mask": mask, "mask_at": mask_at, "factor": factor, "value": value}
     amount = {"measure": measure, "count": count, "fraction": fraction, "ber": ber, "seed": seed}
     limits = {"allow_nan": allow_nan, "keep_sign": keep_sign, "formats": formats, "scope": scope, "plane": plane}
-    model = _model(path, where | kind | amount | limits)
+    model = _model(path, where | fields | kind | amount | limits)
     return manifest_of(_core.plan(path, model, sys.argv))
 
 
@@ -176,6 +179,7 @@ def inject(
     tensor: str | None = None,
     element: Element | None = None,
     tensors: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     roles: Sequence[str] = (),
     layers: Sequence[str | int] = (),
     bits: Bits = "any",
@@ -199,10 +203,11 @@ def inject(
     """Alters a checkpoint and returns the manifest: every change, and what it was drawn from.
 
     The altered file is `output`, a new copy, or with `in_place=True` the file itself (take it back with `undo`).
-    tensor: the only one. tensors: globs over tensor paths; `*` stays within one name between dots, `**` crosses. roles:
-    see `Tensor.role`. layers: first, middle, last, or numbers and names of layers (see `Tensor.layer`). element: the
-    only one of the one chosen tensor, as its row-major index or as an index for each dimension, such as (3, 0, 1); all
-    bits that are listed by number are then altered, unless an amount is given.
+    tensor: the only one. tensors: globs over tensor paths; `*` stays within one name between dots, `**` crosses.
+    exclude: globs over paths of tensors that are not targets. roles: see `Tensor.role`. layers: first, middle, last, or
+    numbers and names of layers (see `Tensor.layer`). element: the only one of the one chosen tensor, as its row-major
+    index or as an index for each dimension, such as (3, 0, 1); all bits that are listed by number are then altered,
+    unless an amount is given.
     bits: any, sign, exponent, mantissa, exponent_msb, a number, numbers such as [22, 30], or a text such as "23-30";
     bit 0 is the least significant. what: flip, burst (with `length`), xor (with `mask`, and `mask_at` aligned or
     random), stuck-at-0, stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`) or random.
@@ -219,11 +224,12 @@ def inject(
     Raises NotFound, BadInput, BadFile, Unsupported, Busy, Conflict and IoError, all of them `Error`.
     """
     _target(output, in_place)
-    where = {"tensor": tensor, "element": element, "tensors": tensors, "roles": roles, "layers": layers, "bits": bits}
+    where = {"tensor": tensor, "element": element, "tensors": tensors, "exclude": exclude, "roles": roles}
+    fields = {"layers": layers, "bits": bits}
     kind = {"what": what, "length": length, "mask": mask, "mask_at": mask_at, "factor": factor, "value": value}
     amount = {"measure": measure, "count": count, "fraction": fraction, "ber": ber, "seed": seed}
     limits = {"allow_nan": allow_nan, "keep_sign": keep_sign, "formats": formats, "scope": scope, "plane": plane}
-    model = _model(path, where | kind | amount | limits)
+    model = _model(path, where | fields | kind | amount | limits)
     return manifest_of(_core.inject(path, output, model, sys.argv))
 
 

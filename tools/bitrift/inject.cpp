@@ -12,6 +12,7 @@
 #include "ckpt/dialect/roles.h"
 #include "commands.h"
 #include "core/error.h"
+#include "inject/draw/selection.h"
 #include "inject/manifest/manifest.h"
 #include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
@@ -184,6 +185,10 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
   manifest.model = model_of(options);
   inject::set_default_count(reader, manifest.model);
   manifest.plan = inject::plan(reader, manifest.model);
+  if (manifest.model.plane != record::Plane::metadata) {
+    for (const ckpt::TensorInfo* const tensor : inject::left_out(reader, inject::choice_of(manifest.model)))
+      shown.left_out.push_back(*tensor);
+  }
   shown.aliases = altered_aliases(reader, manifest);
   return manifest;
 }
@@ -227,7 +232,9 @@ void inject_faults(const InjectOptions& options) {
 }
 
 constexpr const char* kFooter =
-    "Without --tensor, --role or --layer, every numeric tensor is a target, except the stored checksums. "
+    "Without --tensor, --role or --layer, every numeric tensor that can be altered is a target, except the "
+    "stored "
+    "checksums. "
     "With "
     "--plane value, the checksums of altered tensors are updated.\n"
     "Bit 0 is the least significant bit of the value. The output file is replaced if it exists.\n"
@@ -254,6 +261,10 @@ void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add
   record::FaultModel& model = options.model;
   add(command.add_option("--tensor", model.tensors,
                          "path pattern: * matches within one name, ** also matches . and /; repeatable"))
+      ->allow_extra_args(false)
+      ->type_name("GLOB");
+  add(command.add_option("--exclude", model.exclude,
+                         "path pattern of tensors that are not targets, whatever else fits; repeatable"))
       ->allow_extra_args(false)
       ->type_name("GLOB");
   add(command.add_option("--role", model.roles,

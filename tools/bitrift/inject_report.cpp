@@ -107,6 +107,29 @@ std::string alias_lines(const InjectReport& report) {
   return text;
 }
 
+std::uint64_t bits_of(const ckpt::TensorInfo& tensor) { return 8 * tensor.elements() * tensor.element_bytes; }
+
+std::string left_out_lines(const InjectReport& report) {
+  constexpr std::size_t most = 5;
+  std::uint64_t bits = 0;
+  for (const ckpt::TensorInfo& tensor : report.left_out) bits += bits_of(tensor);
+  if (report.left_out.empty()) return "";
+  std::string text = fmt::format("not targets, because they cannot be altered: {} with {}\n",
+                                 counted(report.left_out.size(), "tensor"), counted(bits, "bit"));
+  for (std::size_t i = 0; i < std::min(most, report.left_out.size()); ++i)
+    text += fmt::format("  {}: {}\n", report.left_out[i].path, report.left_out[i].refusal);
+  if (report.left_out.size() > most)
+    text += fmt::format("  ... and {} more (see bitrift ls)\n", report.left_out.size() - most);
+  return text;
+}
+
+record::Json left_out_json(const InjectReport& report) {
+  record::Json list = record::Json::array();
+  for (const ckpt::TensorInfo& tensor : report.left_out)
+    list.push_back({{"tensor", tensor.path}, {"bits", bits_of(tensor)}, {"reason", tensor.refusal}});
+  return list;
+}
+
 std::string summary_line(const InjectReport& report, const inject::Manifest& manifest) {
   const inject::Plan& plan = manifest.plan;
   std::uint64_t elements = 0;
@@ -148,7 +171,8 @@ void report_injection(const InjectReport& report, const inject::Manifest& manife
   if (report.dry_run && !report.replayed) population = describe_population(manifest.plan.census, whole);
   if (!report.json) {
     const std::string head = population.empty() ? "" : population_table(population, whole) + "\n";
-    print(head + fault_table(manifest.plan.list) + alias_lines(report) + summary_line(report, manifest));
+    print(head + fault_table(manifest.plan.list) + alias_lines(report) + left_out_lines(report) +
+          summary_line(report, manifest));
     return;
   }
   record::Json value = inject::to_json(manifest);
@@ -156,6 +180,7 @@ void report_injection(const InjectReport& report, const inject::Manifest& manife
   value["dry_run"] = report.dry_run;
   if (!population.empty()) value["population"] = std::move(population);
   if (!report.aliases.empty()) value["aliases"] = report.aliases;
+  if (!report.left_out.empty()) value["left_out"] = left_out_json(report);
   if (!report.dry_run) value["output"] = report.written;
   print_json(value);
 }

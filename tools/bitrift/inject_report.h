@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ckpt/reader.h"
 #include "inject/manifest/manifest.h"
@@ -11,7 +12,8 @@ namespace bitrift::cli {
 
 struct InjectReport {
   bool dry_run = false, in_place = false, json = false, replayed = false;
-  std::string written;  ///< the altered file
+  std::string written;                     ///< the altered file
+  std::vector<ckpt::TensorInfo> left_out;  ///< they cannot be altered, and nobody asked for them
   std::map<std::string, std::string>
       aliases;  ///< of the altered tensors those that are, and what they stand for
 };

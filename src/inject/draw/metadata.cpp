@@ -18,6 +18,7 @@ void check_metadata_model(const record::FaultModel& model) {
     fail(ErrorCode::bad_input, "plane metadata alters the file's own structures, so it has no {}", what);
   };
   if (!model.tensors.empty()) refuse("tensors to choose");
+  if (!model.exclude.empty()) refuse("tensors to exclude");
   if (!model.roles.empty()) refuse("roles to choose");
   if (!model.layers.empty()) refuse("layers to choose");
   if (model.element) refuse("elements to choose");

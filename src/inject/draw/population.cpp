@@ -101,8 +101,7 @@ void Population::fill(const ckpt::Reader& reader, const record::FaultModel& mode
   const Alteration kind(model);
   check_bit_field(model.bits);
   const std::string file = reader.path().string();
-  const std::vector<Chosen> chosen =
-      choose(reader, {model.tensors, model.roles, model.layers, model.as, model.scope, model.seed});
+  const std::vector<Chosen> chosen = choose(reader, choice_of(model));
   check_element(file, model, chosen);
   std::set<std::string> packed;  // datasets with filters that are already targets
   for (const auto& [tensor, format] : chosen) {

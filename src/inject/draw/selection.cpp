@@ -85,9 +85,13 @@ class Selection {
     check_left_out();
     check_used();
     check_shared();
-    if (chosen.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
+    if (!chosen.empty()) return;
+    if (skipped.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
+    fail(ErrorCode::unsupported, "{}: holds no tensor that could be altered; {}: {}", file_,
+         skipped.front()->path, skipped.front()->refusal);
   }
   std::vector<Chosen> chosen;
+  std::vector<const ckpt::TensorInfo*> skipped;  // they cannot be altered, and nobody asked for them
 
  private:
   void check_roles() const {
@@ -123,6 +127,7 @@ class Selection {
       if (glob_selects(glob, tensor.path, tensor.holder, tensor.attribute)) globs.push_back(glob);
     }
     if (globs.empty() && (!choice_.tensors.empty() || tensor.attribute)) return;
+    if (is_excluded(tensor)) return;
     const auto& roles = choice_.roles;
     if (!roles.empty() && std::find(roles.begin(), roles.end(), tensor.role) == roles.end()) return;
     if (!choice_.layers.empty() && !layers_.contains(tensor.layer)) return;
@@ -149,9 +154,14 @@ class Selection {
     if (!named && !tensor.holder.empty() && !tensor.format && !view) return;
     if (tensor.elements() == 0 && tensor.format) return;
     if (!tensor.refusal.empty() && !(view && tensor.refused_by_type)) {
+      if (choice_.tensors.empty() && choice_.roles.empty() && choice_.layers.empty()) {
+        skipped.push_back(&tensor);
+        return;
+      }
       fail_at(ErrorCode::unsupported, "tensors", "{}: {} cannot be altered: {}{}", file_, tensor.path,
               tensor.refusal,
-              choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
+              choice_.tensors.empty() ? "; choose other tensors with --tensor, or leave it out with --exclude"
+                                      : "");
     }
     // Its elements are already a target.
     if (!tensor.alias_of.empty()) {
@@ -159,6 +169,16 @@ class Selection {
     }
     chosen_paths_.insert(tensor.path);
     chosen.push_back({&tensor, view ? *view : *tensor.format});
+  }
+
+  [[nodiscard]] bool is_excluded(const ckpt::TensorInfo& tensor) {
+    bool excluded = false;
+    for (const std::string& glob : choice_.exclude) {
+      if (!glob_selects(glob, tensor.path, tensor.holder, tensor.attribute)) continue;
+      used_exclusions_.insert(glob);
+      excluded = true;
+    }
+    return excluded;
   }
 
   /// A fault must not count for two tensors.
@@ -225,6 +245,11 @@ class Selection {
               "{}: layer '{}' has no tensor with the requested names and roles (see bitrift ls)", file_,
               layer);
     }
+    for (const std::string& glob : choice_.exclude) {
+      if (used_exclusions_.contains(glob)) continue;
+      fail_at(ErrorCode::not_found, "exclude", "{}: --exclude '{}': none of the chosen tensors matches{}",
+              file_, glob, ckpt::tensor_hint(reader_, glob));
+    }
     for (const std::string& glob : choice_.tensors) {
       if (used_globs_.contains(glob)) continue;
       if (checksum_globs_.contains(glob)) {
@@ -259,6 +284,7 @@ class Selection {
   std::set<std::string, std::less<>> layers_, used_layers_;
   std::string left_out_;  // the first tensor that fits and that nobody reads
   std::set<std::string> left_out_globs_;
+  std::set<std::string> used_exclusions_;
   std::set<std::string> chosen_paths_;
   std::set<std::string> aliased_;  // the owner of a chosen alias
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
@@ -268,6 +294,14 @@ class Selection {
 
 std::vector<Chosen> choose(const ckpt::Reader& reader, const Choice& choice) {
   return Selection(reader, choice).chosen;
+}
+
+std::vector<const ckpt::TensorInfo*> left_out(const ckpt::Reader& reader, const Choice& choice) {
+  return Selection(reader, choice).skipped;
+}
+
+Choice choice_of(const record::FaultModel& model) {
+  return {model.tensors, model.exclude, model.roles, model.layers, model.as, model.scope, model.seed};
 }
 
 }  // namespace bitrift::inject

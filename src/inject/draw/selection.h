@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ckpt/reader.h"
+#include "record/fault/fault.h"
 #include "record/fault/scope.h"
 
 namespace bitrift::inject {
@@ -19,6 +20,7 @@ struct Chosen {
 /// The keys that choose tensors; see record::FaultModel.
 struct Choice {
   std::vector<std::string> tensors;
+  std::vector<std::string> exclude;
   std::vector<std::string> roles;
   std::vector<std::string> layers;
   std::map<std::string, std::string> as;
@@ -26,9 +28,14 @@ struct Choice {
   std::uint64_t seed = 0;  ///< the key that draws the replicas of a scope given by a number
 };
 
-/// The tensors in path order. Throws Error(not_found | unsupported | bad_input): a glob, role or layer that
-/// matches nothing, a matched tensor that cannot be altered, a format that does not fit, a scope that the
-/// file cannot express, nothing left.
+/// The tensors in path order. Where no tensors, roles and layers are chosen, those that cannot be altered are
+/// left out. Throws Error(not_found | unsupported | bad_input): a glob, role or layer that matches nothing, a
+/// matched tensor that cannot be altered, a format that does not fit, a scope that the file cannot express,
+/// nothing left.
 [[nodiscard]] std::vector<Chosen> choose(const ckpt::Reader& reader, const Choice& choice);
+/// The tensors that choose() left out because they cannot be altered, in path order.
+[[nodiscard]] std::vector<const ckpt::TensorInfo*> left_out(const ckpt::Reader& reader, const Choice& choice);
+/// The keys of a model that choose tensors.
+[[nodiscard]] Choice choice_of(const record::FaultModel& model);
 
 }  // namespace bitrift::inject

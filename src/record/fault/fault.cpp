@@ -56,6 +56,7 @@ constexpr std::tuple applied_keys = {Key{"tensor", &AppliedFault::tensor},
 
 // All but the scope, and the kind and the value, which a user may write in another way.
 constexpr std::tuple model_keys = {Key{"tensors", &FaultModel::tensors, Presence::defaulted},
+                                   Key{"exclude", &FaultModel::exclude, Presence::unless_default},
                                    Key{"roles", &FaultModel::roles, Presence::defaulted},
                                    Key{"layers", &FaultModel::layers, Presence::unless_default},
                                    Key{"element", &FaultModel::element},

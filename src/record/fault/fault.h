@@ -54,8 +54,9 @@ constexpr EnumNames<2> names_of(MaskPlace) { return {"place of a mask", {"aligne
 struct FaultModel {
   std::vector<std::string>
       tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
-  std::vector<std::string> roles;   ///< empty: any
-  std::vector<std::string> layers;  ///< first | middle | last, numbers or names of layers; empty: any
+  std::vector<std::string> exclude;  ///< globs over paths of tensors that are not targets
+  std::vector<std::string> roles;    ///< empty: any
+  std::vector<std::string> layers;   ///< first | middle | last, numbers or names of layers; empty: any
   std::optional<std::uint64_t>
       element;               ///< of the one chosen tensor, row-major: no other is hit; absent: any
   std::string bits = "any";  ///< bit field (core/number_format.h)

@@ -334,3 +334,36 @@ def test_hdf5_behind_a_user_block_of_another_kind_is_read(tmp_path: Path) -> Non
     with (tmp_path / "a.h5").open("r+b") as file:
         file.write(b'{"written by": "a program"}')
     assert run_json("ls", tmp_path / "a.h5")["tensors"][0]["path"] == "w"
+
+
+def test_what_cannot_be_altered_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
+    path, out = tmp_path / "a.pt", tmp_path / "out.pt"
+    torch.save({"w": W, "e": torch.ones(1).expand(5), "f": torch.ones(6).to(torch.float8_e4m3fnuz)}, path)
+    done = run("inject", path, "-o", out, "--fraction", 1, "--what", "zero")
+    assert "not targets, because they cannot be altered: 2 tensors with 208 bits\n" in done.stdout
+    assert "  e: some of its elements are the same stored bytes\n" in done.stdout
+    found = torch.load(out, weights_only=True)
+    assert found["w"].count_nonzero() == 0 and found["e"].tolist() == [1.0] * 5
+    document = run_json("inject", path, "-o", out, "--count", 1, "--seed", 2)
+    assert [(one["tensor"], one["bits"]) for one in document["left_out"]] == [("e", 160), ("f", 48)]
+    refused("inject", path, "-o", out, "--tensor", "*", says="e cannot be altered")
+    refused("inject", path, "-o", out, "--role", "unknown", says="or leave it out with --exclude")
+    run("inject", path, "-o", out, "--role", "unknown", "--exclude", "e", "--exclude", "f", "--count", 3)
+    torch.save({"e": torch.ones(1).expand(5)}, path)
+    refused("inject", path, "-o", out, says="holds no tensor that could be altered; e: some of its elements")
+
+
+def test_excluded_tensors_are_no_targets(tmp_path: Path) -> None:
+    path, out, manifest = tmp_path / "a.pt", tmp_path / "out.pt", tmp_path / "m.json"
+    torch.save({name: torch.ones(50) for name in ("a.weight", "a.bias", "b.weight", "c.d.weight")}, path)
+    document = run_json("inject", path, "-o", out, "--exclude", "*.bias", "--exclude", "c.**", "--fraction", 1)
+    assert {fault["tensor"] for fault in document["faults"]} == {"a.weight", "b.weight"}
+    document = run_json("inject", path, "-o", out, "--role", "weight", "--exclude", "a.*", "--count", 99, "--seed", 1)
+    assert {fault["tensor"] for fault in document["faults"]} == {"b.weight", "c.d.weight"}
+    more = ("--role", "weight", "--exclude", "a.*", "--count", 9, "--seed", 1, "--compact-manifest")
+    run("inject", path, "-o", out, *more, "--manifest", manifest)
+    run("inject", path, "-o", tmp_path / "again.pt", "--replay", manifest)
+    assert (tmp_path / "again.pt").read_bytes() == out.read_bytes()
+    refused("inject", path, "-o", out, "--exclude", "none.*", says="--exclude 'none.*': none of the chosen tensors")
+    refused("inject", path, "-o", out, "--exclude", "**", says="holds no tensor that could be altered")
+    refused("inject", path, "-o", out, "--plane", "metadata", "--exclude", "*", says="no tensors to exclude")

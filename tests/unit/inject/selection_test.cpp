@@ -28,7 +28,7 @@ struct Wanted {
 
 std::vector<std::string> chosen(const ckpt::Reader& reader, const Wanted& wanted) {
   const record::Scope scope{wanted.replica_count, wanted.replicas, wanted.stage};
-  const Choice choice{wanted.tensors, wanted.roles, wanted.layers, wanted.as, scope, wanted.seed};
+  const Choice choice{wanted.tensors, {}, wanted.roles, wanted.layers, wanted.as, scope, wanted.seed};
   std::vector<std::string> names;
   for (const Chosen& one : choose(reader, choice))
     names.push_back(one.tensor->path + " " + one.format.name());
@@ -136,7 +136,7 @@ TEST(Choose, AttributesAreNamedWithTheirSignAlone) {
 TEST(Choose, AViewKeepsTheByteOrder) {
   const Scratch scratch;
   const ckpt::Reader reader(mixed(scratch));
-  const auto found = choose(reader, {{"a"}, {}, {}, {{"a", "int32"}}, {}, 0});
+  const auto found = choose(reader, {{"a"}, {}, {}, {}, {{"a", "int32"}}, {}, 0});
   EXPECT_EQ(found.at(0).format.order, ByteOrder::big);
   EXPECT_EQ(found.at(0).format.kind, NumberKind::signed_integer);
 }
