@@ -27,8 +27,9 @@ using Bytes = std::vector<std::uint8_t>;
 using Candidates = std::vector<std::vector<FileBit>>;
 
 constexpr double sums_of_crc = 4294967296.0;
-/// The share of pairs of flips in one word of four bytes that look like a single flip (docs/repair.md).
-constexpr double fletcher_pairs = 0.024;
+/// The share of pairs of flips in one word of four bytes that look like a single flip, as measured
+/// (docs/repair.md).
+constexpr double fletcher_pairs = 0.031;
 constexpr double most_chance_of_pairs = 0.01;
 constexpr double most_decoded = 137438953472.0;  // 2^37
 constexpr unsigned fletcher_bytes = 4;

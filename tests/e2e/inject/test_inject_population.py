@@ -99,7 +99,8 @@ def test_bytes_are_read_as_another_format(tmp_path: Path) -> None:
         file["dense/kernel:0"] = np.array([0x3F80, 0x4049], "<u2").view("V2")
         file["dense/bias:0"] = np.array([0x3F80], ">u2")
         file["codes"] = np.array([0x38, 0x7E], "u1")
-    refused("inject", path, "--dry-run", says="dense/kernel:0 cannot be altered: its type (opaque)")
+    (left_out,) = run_json("inject", path, "--dry-run")["left_out"]
+    assert (left_out["tensor"], left_out["bits"]) == ("dense/kernel:0", 32) and "(opaque)" in left_out["reason"]
     call = ["inject", path, "--as", "dense/*=bfloat16", "--as", "codes=float8_e4m3fn"]
     result = run_json(*call, "-o", out, "--bits", "sign", "--count", 5, "--manifest", tmp_path / "m.json")
     assert {fault["tensor"]: fault["dtype"] for fault in result["faults"]} == {
