@@ -166,6 +166,10 @@ class Cover {
       result.reason = values.unreadable();
       return result;
     }
+    if (tensor.stored_bytes == 0) {  // there is nothing to protect
+      result.state = TensorState::sound;
+      return result;
+    }
     bool damaged = false;
     bool covered = covers(values, result.sums, damaged);
     const auto own = by_tensor_.find(tensor.holder.empty() ? tensor.path : tensor.holder);

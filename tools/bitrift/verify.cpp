@@ -26,6 +26,7 @@ struct VerifyOptions {
 std::string sums_text(const VerifiedTensor& tensor) {
   std::vector<std::string> names;
   for (const integrity::SumKind kind : tensor.sums) names.emplace_back(name_of(kind));
+  if (tensor.bytes == 0) return "no bytes";
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
 }
 

@@ -153,6 +153,15 @@ def test_tensors_that_no_sum_covers_are_named_as_that(tmp_path: Path) -> None:
     assert "has no sums, so damage cannot be seen" in run("verify", tmp_path / "a.safetensors").stdout
 
 
+def test_tensors_without_bytes_need_no_sum(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(4), "empty": torch.ones(0, 3)}, tmp_path / "a.pt")
+    done = run("verify", tmp_path / "a.pt")
+    assert "no bytes" in done.stdout and "nothing" not in done.stdout
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("later", shape=(10,), dtype="f4", chunks=(5,), fletcher32=True)
+    assert {one["state"] for one in run_json("verify", tmp_path / "a.h5")["tensors"]} == {"sound"}
+
+
 def test_sums_that_were_not_computed_protect_nothing(tmp_path: Path) -> None:
     path, before = tmp_path / "a.pt", torch.utils.serialization.config.save.compute_crc32
     torch.utils.serialization.config.save.compute_crc32 = False
