@@ -95,7 +95,7 @@ def test_scheduler_of_the_page_on_own_trainers_anneals_once(tmp_path: Path, name
     assert len({rate for _, rate in expected}) > 1 or name == "MultiStepLR"
     resumed = Training(SCHEDULERS[name])
     names = resumed.names()
-    exec(compile(block_with("own-trainer.md", "def load(path)"), "own-trainer.md", "exec"), names)
+    exec(compile(block_with("own-trainer.md", "with h5py.File(path) as file"), "own-trainer.md", "exec"), names)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step", category=UserWarning)
         progress = names["load"](tmp_path / "c.h5")

@@ -109,6 +109,20 @@ def test_no_pickle_is_executed(base: Path, tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+def test_getattr_is_taken_for_members_of_enums_alone() -> None:
+    """Python 3.11.0 to 3.11.3 pickle a member of an Enum as a call of getattr."""
+    module = "torch.distributed.checkpoint.metadata"
+
+    def loaded(owner: str, name: str) -> object:
+        code = f"cbuiltins\ngetattr\n(c{owner}\nV{name}\ntR.".encode()
+        return formats._MetadataUnpickler(io.BytesIO(code)).load()
+
+    assert str(loaded(f"{module}\n_MEM_FORMAT_ENCODING", "TORCH_CHANNELS_LAST")).endswith("TORCH_CHANNELS_LAST")
+    for owner in ("torch\nSize", "pathlib\nPath"):
+        with pytest.raises(pickle.UnpicklingError, match="is not a part of this format"):
+            loaded(owner, "__class__")
+
+
 def test_texts_in_npz_files_are_not_opened_and_devices_in_torch_files_are_not_used(base: Path, tmp_path: Path) -> None:
     """Flips there are `same`, as docs/checkpoint-cost.md says."""
     state = formats.read_state(base)

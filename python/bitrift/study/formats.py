@@ -12,6 +12,7 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,10 +133,19 @@ _METADATA_NAMES = {
 }
 
 
+def _enum_member(owner: Any, name: str) -> Any:
+    """What Python 3.11.0 to 3.11.3 write as getattr(owner, name)."""
+    if not (isinstance(owner, type) and issubclass(owner, Enum)):
+        raise pickle.UnpicklingError(f"getattr of {owner!r} is not a part of this format")
+    return owner[name]
+
+
 class _MetadataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         import torch
 
+        if (module, name) == ("builtins", "getattr"):
+            return _enum_member
         plain = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if (module in _METADATA_MODULES and "." not in name) or (module, name) in _METADATA_NAMES or plain:
             return super().find_class(module, name)
