@@ -136,3 +136,63 @@ def test_mistakes_in_the_spec_name_the_key(tmp_path: Path) -> None:
 def test_command_that_is_not_there_stops_the_campaign_by_name(tmp_path: Path) -> None:
     done = Study(tmp_path).start("out", runner={"exec": {"command": ["no-such-program"]}}).finish()
     assert done.returncode == 2 and "cannot start no-such-program" in done.stderr, done.stderr
+
+
+NUMPY_TRAINER = """
+import hashlib, json, sys
+import numpy as np
+file, out, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+seed = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+draw = np.random.default_rng(1)
+x = draw.normal(size=(240, 6))
+y = x @ np.arange(1, 7) + draw.normal(size=240) > 0
+with np.load(file) as kept:
+    w, b = kept["fc.weight"][0].astype(float), float(kept["fc.bias"][0])
+steps, evaluations = 0, []
+
+def measured(kind, rows):
+    p = np.clip(1 / (1 + np.exp(-np.clip(x[rows] @ w + b, -500, 500))), 1e-9, 1 - 1e-9)
+    loss = float(-np.where(y[rows], np.log(p), np.log(1 - p)).mean())
+    return {f"{kind}_loss": loss, f"{kind}_accuracy": float(((p > 0.5) == y[rows]).mean())}
+
+def evaluate(epoch):
+    train = measured("train", slice(160)) if steps else {}
+    evaluations.append({"epoch": epoch, "step": steps} | train | measured("test", slice(160, 240)))
+
+with np.errstate(all="ignore"):
+    if epochs == 0:
+        evaluate(1)
+    for epoch in range(epochs):
+        for rows in np.random.default_rng([seed, epoch]).permutation(160).reshape(20, 8):
+            wrong = 1 / (1 + np.exp(-np.clip(x[rows] @ w + b, -500, 500))) - y[rows]
+            w, b, steps = w - 0.3 * x[rows].T @ wrong / 8, b - 0.3 * wrong.mean(), steps + 1
+        evaluate(epoch + 2)
+digest = hashlib.sha256(w.tobytes() + np.float64(b).tobytes()).hexdigest()
+result = {"status": "done", "replicas": [evaluations], "steps": steps, "final_digest": digest, "test_targets": 80}
+if not (np.isfinite(w).all() and np.isfinite(b)):
+    result = {"status": "nonfinite", "steps": steps, "nonfinite_step": 1, "replicas": [[]], "final_digest": digest}
+json.dump(result, open(out, "w"))
+"""
+
+
+def test_the_base_may_be_a_file_of_the_program_itself(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NUMPY_TRAINER)
+    np.savez(tmp_path / "model.npz", **{"fc.weight": np.ones((1, 6), "f4"), "fc.bias": np.zeros(1, "f4")})
+    study = Study(tmp_path)
+    command = [sys.executable, str(tmp_path / "train.py"), "{checkpoint}", "{result}", "{epochs}", "{order_seed}"]
+    changes = {
+        "base": {"checkpoint": "model.npz"},
+        "runner": {"exec": {"command": command}},
+        "arms": [{"name": "own", "parallel": {"kind": "serial"}}],
+        "strata": {"roles": ["weight"], "fields": ["exponent_msb", "mantissa"]},
+        "trials_per_stratum": 5,
+        "controls": CONTROLS | {"jitter": 4},
+        "worker": {"deadline_s": 60},
+    }
+    done = study.start("own", "--workers", 2, **changes).finish()
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(tmp_path / "own", check_crc=True)
+    assert (tmp_path / "own" / "base.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+    trials = [row for row in rows.values() if row["kind"] == "trial"]
+    assert len(trials) == 10 and len({row["result"]["final_digest"] for row in trials}) > 5
+    assert "own: 10 trials" in done.stderr
