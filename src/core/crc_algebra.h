@@ -36,15 +36,21 @@ struct CrcAlgebra {
     return product;
   }
 
-  /// The factor for multiply() that advances a state over `bytes` zero bytes: x^(8 bytes).
-  static std::uint32_t power_of_zeros(std::uint64_t bytes) noexcept {
-    std::uint32_t result = 0x80000000, power = 0x00800000;  // 1 and x^8
-    for (; bytes != 0; bytes >>= 1) {
-      if ((bytes & 1) != 0) result = multiply(result, power);
-      power = multiply(power, power);
+  /// base^exponent.
+  static std::uint32_t power(std::uint32_t base, std::uint64_t exponent) noexcept {
+    std::uint32_t result = 0x80000000;  // 1
+    for (; exponent != 0; exponent >>= 1) {
+      if ((exponent & 1) != 0) result = multiply(result, base);
+      base = multiply(base, base);
     }
     return result;
   }
+
+  /// x^exponent.
+  static std::uint32_t power_of_x(std::uint64_t exponent) noexcept { return power(0x40000000, exponent); }
+
+  /// The factor for multiply() that advances a state over `bytes` zero bytes: x^(8 bytes).
+  static std::uint32_t power_of_zeros(std::uint64_t bytes) noexcept { return power(0x00800000, bytes); }
 };
 
 }  // namespace bitrift

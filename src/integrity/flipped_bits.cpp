@@ -9,7 +9,7 @@
 namespace bitrift::integrity {
 namespace {
 
-constexpr std::uint32_t one = 0x80000000;  // reflected: bit 31 is x^0, bit 30 is x^1
+constexpr std::uint32_t one = 0x80000000;  // reflected: bit 31 is x^0
 constexpr unsigned crc_bits = 32;
 constexpr unsigned word_bytes = 4;
 
@@ -23,7 +23,7 @@ class Powers {
       : bits_(bits),
         end_(std::min(bits, Order)),
         step_(static_cast<std::uint32_t>(std::ceil(std::sqrt(static_cast<double>(end_)))) + 1),
-        stride_(power(step_)) {
+        stride_(Algebra::power_of_x(step_)) {
     for (std::uint32_t j = 0; j < step_; ++j, value = divided_by_x(value)) baby_.emplace_back(value, j);
     std::sort(baby_.begin(), baby_.end());
   }
@@ -38,15 +38,6 @@ class Powers {
       return found;
     }
     return {};
-  }
-
-  /// x^exponent.
-  static std::uint32_t power(std::uint64_t exponent) {
-    std::uint32_t result = one, base = one >> 1U;
-    for (; exponent != 0; exponent >>= 1U, base = Algebra::multiply(base, base)) {
-      if ((exponent & 1U) != 0) result = Algebra::multiply(result, base);
-    }
-    return result;
   }
 
  private:
@@ -69,7 +60,8 @@ std::vector<MessageBit> singles(std::uint32_t difference, std::uint64_t bytes) {
   std::vector<MessageBit> found;
   if (difference == 0) return found;
   const Solver solver(difference, 8 * bytes);
-  for (const std::uint64_t p : solver.solve(Solver::power(crc_bits))) found.push_back(bit_before(p, bytes));
+  for (const std::uint64_t p : solver.solve(Solver::Algebra::power_of_x(crc_bits)))
+    found.push_back(bit_before(p, bytes));
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -80,7 +72,9 @@ std::vector<BitPair> pairs(std::uint32_t difference, std::uint64_t bytes) {
   if (difference == 0) return found;
   const Solver solver(difference, 8 * bytes);
   for (unsigned apart = 1; apart < 8 * word_bytes; ++apart) {
-    for (const std::uint64_t p : solver.solve(Solver::power(crc_bits) ^ Solver::power(crc_bits + apart))) {
+    const std::uint32_t factor =
+        Solver::Algebra::power_of_x(crc_bits) ^ Solver::Algebra::power_of_x(crc_bits + apart);
+    for (const std::uint64_t p : solver.solve(factor)) {
       if (p + apart >= 8 * bytes) continue;
       BitPair two = {bit_before(p + apart, bytes), bit_before(p, bytes)};
       if (two[0].byte / word_bytes == two[1].byte / word_bytes) found.push_back(two);
