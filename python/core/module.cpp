@@ -152,14 +152,14 @@ void translate_errors() {
 
 std::string repair(const Path& path, const Path& output, const std::vector<std::string>& command) {
   const auto plan = bitrift::integrity::plan_repair(path, bitrift::integrity::verify(path));
-  if (plan.parts.empty()) bitrift::fail(ErrorCode::bad_input, "{}: every sum fits", path.string());
-  for (const auto& part : plan.parts) {
-    if (!part.explanation.failure.empty())
-      bitrift::fail(ErrorCode::conflict, "{}: {}: {}", path.string(), part.name, part.explanation.failure);
-  }
-  auto manifest = bitrift::integrity::write_repaired(path, plan, output);
-  manifest.provenance = bitrift::record::provenance(command);
-  return text_of(to_json(manifest));
+  if (plan.sound) bitrift::fail(ErrorCode::bad_input, "{}: every sum fits", path.string());
+  if (!plan.complete()) bitrift::fail(ErrorCode::conflict, "{}: {}", path.string(), plan.failure());
+  std::string text;
+  bitrift::integrity::write_repaired(path, plan, output, [&](bitrift::inject::Manifest& manifest) {
+    manifest.provenance = bitrift::record::provenance(command);
+    text = text_of(to_json(manifest));
+  });
+  return text;
 }
 
 }  // namespace

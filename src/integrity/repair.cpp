@@ -170,9 +170,14 @@ std::set<std::string> with_damaged_chunks(const Verification& found) {
 
 }  // namespace
 
-bool RepairPlan::complete() const {
-  return std::all_of(parts.begin(), parts.end(),
-                     [](const ExplainedPart& part) { return part.explanation.failure.empty(); });
+bool RepairPlan::complete() const { return !sound && failure().empty(); }
+
+std::string RepairPlan::failure() const {
+  if (!structure.empty()) return structure;
+  for (const ExplainedPart& part : parts) {
+    if (!part.explanation.failure.empty()) return part.name + ": " + part.explanation.failure;
+  }
+  return "";
 }
 
 std::vector<FileBit> RepairPlan::bits() const {
@@ -184,25 +189,34 @@ std::vector<FileBit> RepairPlan::bits() const {
 }
 
 RepairPlan plan_repair(const std::filesystem::path& file, const Verification& found) {
-  if (!found.damage.empty() && found.parts.empty() && ckpt::other_than_hdf5(file) == "a zip archive")
-    return {{{std::nullopt, "directory of the archive", explain_structure(file)}}};
+  RepairPlan plan;
+  plan.sound = found.sound();
+  if (!found.damage.empty() && found.parts.empty() && ckpt::other_than_hdf5(file) == "a zip archive") {
+    plan.parts.push_back({std::nullopt, "directory of the archive", explain_structure(file)});
+    return plan;
+  }
   const std::set<std::string> chunks = with_damaged_chunks(found);
   const FlipSearch search(file);
-  RepairPlan plan;
   for (const SummedPart& part : found.parts) {
     if (part.damage.empty()) continue;
     const auto* const values = std::get_if<ValuesPlace>(&part.place);
     if (values != nullptr && chunks.contains(values->tensor)) continue;
     plan.parts.push_back({part.kind, part.name, search.explain(part)});
   }
+  if (plan.parts.empty()) plan.structure = found.damage;
   return plan;
 }
 
-inject::Manifest write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
-                                const std::filesystem::path& output) {
+void write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
+                    const std::filesystem::path& output,
+                    const std::function<void(inject::Manifest& manifest)>& keep) {
   const std::vector<FileBit> bits = plan.bits();
   const AlteredBytes bytes = altered_by(bits, open_file(file, O_RDONLY), file);
   inject::Manifest manifest;
+  manifest.model.count = bits.size();
+  manifest.plan.census.elements = bytes.size();
+  manifest.plan.census.bits = bits.size();
+  inject::set_base(manifest, file);
   inject::copy_altered(file, output, [&](const FileDescriptor& fd, const std::filesystem::path& copy) {
     for (const auto& [offset, byte] : bytes) write_at(fd, &byte.after, 1, offset, copy);
     const Verification again = verify(copy);
@@ -216,12 +230,8 @@ inject::Manifest write_repaired(const std::filesystem::path& file, const RepairP
     auto faults = namer.in_values(bytes);
     manifest.model.plane = faults ? record::Plane::storage : record::Plane::metadata;
     manifest.plan.list = faults ? std::move(*faults) : namer.in_bytes(bytes);
+    keep(manifest);
   });
-  manifest.model.count = bits.size();
-  manifest.plan.census.elements = bytes.size();
-  manifest.plan.census.bits = bits.size();
-  inject::set_base(manifest, file);
-  return manifest;
 }
 
 }  // namespace bitrift::integrity

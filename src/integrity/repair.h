@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +20,14 @@ struct ExplainedPart {
   Explanation explanation;
 };
 
-/// What a search found in all damaged parts of a file.
+/// What explains the damage of a file.
 struct RepairPlan {
+  bool sound = false;     ///< there is no damage
+  std::string structure;  ///< damage of the structure that no flip was looked for in; "" if there is none
   std::vector<ExplainedPart> parts;
-  [[nodiscard]] bool complete() const;              ///< every part is explained
+  [[nodiscard]] bool complete() const;  ///< there is damage, and all of it is explained
+  /// One line: what is not explained, and why; "" if the plan is complete, or the file sound.
+  [[nodiscard]] std::string failure() const;
   [[nodiscard]] std::vector<FileBit> bits() const;  ///< all bits to flip, ascending
 };
 
@@ -31,10 +36,12 @@ struct RepairPlan {
 [[nodiscard]] RepairPlan plan_repair(const std::filesystem::path& file, const Verification& found);
 
 /// Copies the file, flips the bits in the copy, and verifies it before it takes its name; see
-/// inject::copy_altered(). Returns the flips as faults of `file`, whose replay gives the same copy: on the
-/// plane storage if all of them are in values of tensors, otherwise on the plane metadata, as bytes of the
-/// file. Throws Error(conflict), and writes nothing, if a sum of the copy does not fit.
-[[nodiscard]] inject::Manifest write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
-                                              const std::filesystem::path& output);
+/// inject::copy_altered(). Before that, `keep` gets the flips as faults of `file`, whose replay gives the
+/// same copy: on the plane storage if all of them are in values of tensors, otherwise on the plane metadata,
+/// as bytes of the file. Throws Error(conflict), and writes nothing, if a sum of the copy does not fit, and
+/// what `keep` throws.
+void write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
+                    const std::filesystem::path& output,
+                    const std::function<void(inject::Manifest& manifest)>& keep);
 
 }  // namespace bitrift::integrity

@@ -36,7 +36,7 @@ struct ValuesPlace {
 };
 using SummedPlace = std::variant<MemberPlace, ChunkPlace, ValuesPlace>;
 
-/// What one sum protects, and whether it fits.
+/// The part of a file that one sum protects, and whether the sum fits.
 struct SummedPart {
   SumKind kind = SumKind::crc32;
   std::string name;  ///< "member archive/data/3", "raw chunk 2 of /w", "values of model/w"

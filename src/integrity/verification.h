@@ -36,8 +36,7 @@ struct Verification {
   std::uint64_t bytes = 0;  ///< of the file
   std::vector<SummedPart> parts;
   std::vector<VerifiedTensor> tensors;  ///< without aliases and stored checksums, by path
-  std::string
-      damage;  ///< of the file's structure, for which its tensors cannot be listed; "" if there is none
+  std::string damage;  ///< why its tensors cannot be listed: its structure is damaged; "" if it is not
 
   [[nodiscard]] bool sound() const;
 };
@@ -46,7 +45,7 @@ struct Verification {
 /// Throws Error(not_found | io | busy | unsupported), Error(bad_file) if it is not a checkpoint at all.
 [[nodiscard]] Verification verify(const std::filesystem::path& file);
 
-/// What `bitrift verify --json` prints, without the file's name (docs/repair.md).
+/// The JSON that `bitrift verify --json` prints (docs/repair.md), without the name of the file.
 [[nodiscard]] record::Json to_json(const Verification& found);
 
 }  // namespace bitrift::integrity

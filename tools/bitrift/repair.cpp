@@ -92,6 +92,7 @@ void report(const RepairOptions& options, RepairState state, const RepairPlan& p
       for (const auto& fault : manifest->plan.faults()) faults.push_back(inject::describe_fault(fault));
       value["faults"] = std::move(faults);
     }
+    if (!plan.structure.empty()) value["damage"] = plan.structure;
     return print_json(value);
   }
   std::string text = plan.parts.empty() ? "" : parts_table(plan);
@@ -103,6 +104,7 @@ void report(const RepairOptions& options, RepairState state, const RepairPlan& p
       text += fmt::format("{}: can be repaired; nothing was written\n", options.file);
       break;
     case RepairState::not_repaired:
+      if (!plan.structure.empty()) text += printable(plan.structure) + "\n";
       text += fmt::format("{}: cannot be repaired; nothing was written\n", options.file);
       break;
     case RepairState::repaired:
@@ -115,27 +117,29 @@ void report(const RepairOptions& options, RepairState state, const RepairPlan& p
 }
 
 void write(const RepairOptions& options, const RepairPlan& plan) {
-  // The manifest's name appears when the copy has its own.
+  // Its bytes are on the disk before the copy has its name; its own name appears after that.
   PendingFile pending(options.manifest);
-  inject::Manifest manifest = integrity::write_repaired(options.file, plan, options.output);
-  manifest.provenance = record::provenance(command_line());
-  const std::string text = inject::manifest_text(manifest);
-  write_at(open_file(pending.path(), O_WRONLY), text.data(), text.size(), 0, options.manifest);
+  inject::Manifest written;
+  integrity::write_repaired(options.file, plan, options.output, [&](inject::Manifest& manifest) {
+    manifest.provenance = record::provenance(command_line());
+    const std::string text = inject::manifest_text(manifest);
+    write_at(open_file(pending.path(), O_WRONLY), text.data(), text.size(), 0, options.manifest);
+    written = std::move(manifest);
+  });
   pending.commit();
-  report(options, RepairState::repaired, plan, &manifest);
+  report(options, RepairState::repaired, plan, &written);
 }
 
 int repair(RepairOptions options) {
   if (options.output.empty() != options.dry_run)
     fail(ErrorCode::bad_input, "give -o FIXED, the file to write, or --dry-run");
   if (options.manifest.empty()) options.manifest = options.output + ".manifest.json";
-  const integrity::Verification found = integrity::verify(options.file);
-  const RepairPlan plan = integrity::plan_repair(options.file, found);
-  if (found.sound()) {
+  const RepairPlan plan = integrity::plan_repair(options.file, integrity::verify(options.file));
+  if (plan.sound) {
     report(options, RepairState::sound, plan, nullptr);
     return 0;
   }
-  if (!plan.complete() || plan.parts.empty()) {
+  if (!plan.complete()) {
     report(options, RepairState::not_repaired, plan, nullptr);
     return 1;
   }

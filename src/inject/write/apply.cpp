@@ -115,11 +115,7 @@ void take_name(const PendingFile& pending) {
   }
 }
 
-}  // namespace
-
-void copy_altered(
-    const std::filesystem::path& input, const std::filesystem::path& output,
-    const std::function<void(const FileDescriptor& fd, const std::filesystem::path& copy)>& alter) {
+void refuse_output(const std::filesystem::path& input, const std::filesystem::path& output) {
   std::error_code ignored;
   if (std::filesystem::equivalent(input, output, ignored)) {
     fail(ErrorCode::bad_input, "{}: is the input file; give another output, or --in-place", output.string());
@@ -132,6 +128,14 @@ void copy_altered(
          "{}: holds an in-place injection that {} can undo; undo it or choose another output",
          output.string(), undo_path(output).string());
   }
+}
+
+}  // namespace
+
+void copy_altered(
+    const std::filesystem::path& input, const std::filesystem::path& output,
+    const std::function<void(const FileDescriptor& fd, const std::filesystem::path& copy)>& alter) {
+  refuse_output(input, output);
   PendingFile pending(output);
   copy_file_bytes(input, pending.path());
   if (std::filesystem::file_size(input) != std::filesystem::file_size(pending.path())) {
@@ -146,6 +150,7 @@ void copy_altered(
 
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const record::FaultList& faults) {
+  refuse_output(input, output);      // before a patch is computed in vain
   const ckpt::Reader reader(input);  // its shared lock keeps writers out until the copy is done
   refuse_open_elsewhere(reader);
   const Patch patch = make_patch(reader, faults);

@@ -15,8 +15,7 @@ namespace bitrift::inject {
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const record::FaultList& faults);
 
-/// The same copy, altered by `alter` before it takes its name; what `alter` throws removes it. The caller has
-/// `input` open.
+/// The same copy, altered by `alter` before it takes its name; what `alter` throws removes it.
 void copy_altered(
     const std::filesystem::path& input, const std::filesystem::path& output,
     const std::function<void(const FileDescriptor& fd, const std::filesystem::path& copy)>& alter);

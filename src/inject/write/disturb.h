@@ -11,7 +11,7 @@ namespace bitrift::inject {
 
 /// Alters every element of these tensors in `copy`, a copy of the reader's file that nobody else has open:
 /// the lowest bit and, in floating formats, the sign and the lowest bit of the exponent, so that it differs
-/// in whatever type it is loaded. The sums of an archive follow. Throws Error(not_found | unsupported) that
+/// whatever type it is loaded as. The sums of an archive follow. Throws Error(not_found | unsupported) that
 /// names a tensor, Error(io | bad_file).
 void disturb(const ckpt::Reader& reader, const std::filesystem::path& copy,
              const std::vector<std::string>& tensors);
