@@ -51,7 +51,7 @@ class Verification:
     bytes: int
     """The size of the file."""
     sound: bool
-    """No sum fails to fit; without any sum, too."""
+    """Every sum fits, and the structure is not damaged. A file without sums counts as sound."""
     parts: tuple[SummedPart, ...]
     tensors: tuple[VerifiedTensor, ...]
     damage: str = ""

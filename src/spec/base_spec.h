@@ -36,9 +36,8 @@ struct BaseFile {
   std::optional<std::vector<UnreadTensor>> unread = {};
 };
 
-/// The end of a checkpoint's name that its copies keep, because readers ask for it: ".pt", ".pth", ".bin",
-/// ".ckpt",
-/// ".safetensors", ".npz" or ".weights.h5"; ".h5" for every other name.
+/// The end of a checkpoint's name that its copies keep, because readers look at it: ".pt", ".pth", ".bin",
+/// ".ckpt", ".safetensors", ".npz" or ".weights.h5"; ".h5" for every other name.
 [[nodiscard]] std::string_view kept_extension(const std::filesystem::path& checkpoint);
 /// All of these, ".h5" first.
 [[nodiscard]] std::span<const std::string_view> kept_extensions();

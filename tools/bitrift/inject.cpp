@@ -233,10 +233,7 @@ void inject_faults(const InjectOptions& options) {
 
 constexpr const char* kFooter =
     "Without --tensor, --role or --layer, every numeric tensor that can be altered is a target, except the "
-    "stored "
-    "checksums. "
-    "With "
-    "--plane value, the checksums of altered tensors are updated.\n"
+    "stored checksums. With --plane value, the checksums of altered tensors are updated.\n"
     "Bit 0 is the least significant bit of the value. The output file is replaced if it exists.\n"
     "--in-place writes FILE.undo, for `bitrift undo`.\n"
     "Examples:\n"

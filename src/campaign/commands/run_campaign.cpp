@@ -33,11 +33,9 @@ void refuse_other_formats(const design::CampaignSpec& spec) {
     const std::string other = base.checkpoint ? ckpt::other_than_hdf5(*base.checkpoint) : "";
     if (other.empty()) continue;
     fail(ErrorCode::unsupported,
-         "{}: is {}, but bitrift-train takes HDF5 as the base of a campaign; convert it (`bitrift-train "
-         "resume "
-         "FILE -o base.h5 --steps 0`, or for a file of your own `python -m bitrift from-pt`), or name your "
-         "own "
-         "script as runner.python",
+         "{}: is {}, but bitrift-train takes HDF5 as the base of a campaign; convert it "
+         "(`bitrift-train resume FILE -o base.h5 --steps 0`, or for a file of your own "
+         "`python -m bitrift from-pt`), or name your own script as runner.python",
          base.checkpoint->string(), other);
   }
 }

@@ -347,8 +347,9 @@ void Folder::make_base(const record::BaseFile& file, const std::filesystem::path
   const record::BaseSpec& base = spec_.bases[file.base];
   for (const std::string_view extension : record::kept_extensions())  // of a start that was killed
     std::filesystem::remove(layout_.root / (file.stem + std::string(extension)));
-  const auto kept = record::kept_extension(base.checkpoint ? *base.checkpoint : "");
-  const auto out = layout_.root / (file.stem + std::string(kept));
+  const bool copied = base.checkpoint && file.precision.empty();
+  const auto extension = record::kept_extension(copied ? *base.checkpoint : "");
+  const auto out = layout_.root / (file.stem + std::string(extension));
   const auto log = layout_.log(file.stem);
   if (!file.precision.empty()) {
     const auto plain = std::find_if(spec_.files.begin(), spec_.files.end(), [&](const record::BaseFile& one) {
@@ -358,7 +359,7 @@ void Folder::make_base(const record::BaseFile& file, const std::filesystem::path
     return run_trainer(convert_command(trainer, from, file.precision, out, log), out,
                        "converting " + from.string() + " to " + file.precision, log);
   }
-  if (base.checkpoint) {
+  if (copied) {
     PendingFile pending(out);
     copy_file_bytes(*base.checkpoint, pending.path());
     return pending.commit();

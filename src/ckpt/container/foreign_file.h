@@ -6,7 +6,8 @@
 
 namespace bitrift::ckpt {
 
-/// What a file or folder is, and what to do instead, in words that follow "is": "an .npy file of one array;
+/// Says what a file or folder is and what to do instead, as the end of a sentence: "an .npy file of one
+/// array;
 /// ...". Known are files by their first bytes, and folders by what they hold. "" for everything else, and for
 /// what cannot be read.
 [[nodiscard]] std::string what_else_it_is(const std::filesystem::path& path);
