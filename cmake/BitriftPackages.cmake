@@ -87,6 +87,11 @@ if(BITRIFT_TRAIN)
   target_include_directories(bitrift_torch SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/generated/fmt-first")
   # LibTorch's headers warn under our flags, so they are system headers here.
   target_include_directories(bitrift_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  # LibTorch exports a std::filesystem of its own. Where that comes first, our calls mix it with the system's newer one:
+  # removing a folder with something in it then ends in SIGSEGV (Ubuntu 24.04). So the system's library comes first.
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    target_link_options(bitrift_torch INTERFACE LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state)
+  endif()
   target_link_libraries(bitrift_torch INTERFACE ${TORCH_LIBRARIES})
   separate_arguments(torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
   target_compile_options(bitrift_torch INTERFACE ${torch_flags})

@@ -193,3 +193,16 @@ def test_the_state_digest_can_be_computed_outside(base: Path, tmp_path: Path) ->
         shape = ",".join(map(str, value.shape))
         lines.append(f"{path}\t{value.dtype.name}\t{shape}\t{xxhash.xxh3_128_hexdigest(value.tobytes())}\n")
     assert result["final_digest"] == xxhash.xxh3_128_hexdigest("".join(lines).encode())
+
+
+def test_folders_are_removed_by_the_systems_library(tmp_path: Path) -> None:
+    """LibTorch exports a std::filesystem of its own; with LibTorch for CUDA, its remove_all() calls address 0."""
+    spec = write_spec(tmp_path / "spec.json", LENET, SGD)
+    environment = os.environ | {"LD_DEBUG": "bindings", "LD_BIND_NOW": "1"}
+    done = subprocess.run(
+        [PROGRAM, "describe", spec], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    bindings = [line for line in done.stderr.splitlines() if f"binding file {PROGRAM} " in line]
+    places = {line.split(" to ")[1].split()[0] for line in bindings if "St10filesystem" in line}
+    assert places
+    assert not [place for place in places if "torch" in Path(place).name], places
