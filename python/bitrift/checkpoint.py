@@ -44,6 +44,8 @@ class Tensor:
     """Why it cannot be altered; "" when it can."""
     alias_of: str = ""
     """The tensor whose elements these are (docs/other-formats.md); "" when they are its own."""
+    file: str = ""
+    """In a checkpoint of several files: the names of those that hold it, joined by ", "; "" in a single file."""
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,10 @@ std::string list_tensors(const Path& path) {
                     {"shape", tensor.shape},
                     {"storage", tensor.storage},
                     {"stored_bytes", tensor.stored_bytes},
-                    {"offset", tensor.offset ? Json(*tensor.offset) : Json()},
+                    {"offset", tensor.offset ? Json(reader.files().within(*tensor.offset)) : Json()},
                     {"refusal", tensor.refusal},
-                    {"alias_of", tensor.alias_of}});
+                    {"alias_of", tensor.alias_of},
+                    {"file", tensor.file}});
   }
   return text_of(list);
 }

@@ -8,12 +8,23 @@
 namespace bitrift::archive {
 
 BoundedFile::BoundedFile(const std::filesystem::path& path)
-    : name_(path.string()), fd_(open_file(path, O_RDONLY | O_NONBLOCK)) {
+    : name_(path.string()),
+      fd_(std::make_shared<const FileDescriptor>(open_file(path, O_RDONLY | O_NONBLOCK))) {
   struct stat status {};
-  if (::fstat(fd_.get(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  if (::fstat(fd_->get(), &status) == 0 && !S_ISREG(status.st_mode)) {
     fail(ErrorCode::bad_file, "{}: is not a regular file", name_);
   }
-  size_ = size_of(fd_, path);
+  size_ = size_of(*fd_, path);
+}
+
+BoundedFile BoundedFile::part(std::uint64_t first, std::uint64_t bytes, std::string name) const {
+  check(first, bytes, name);
+  BoundedFile part;
+  part.name_ = std::move(name);
+  part.fd_ = fd_;
+  part.first_ = first_ + first;
+  part.size_ = bytes;
+  return part;
 }
 
 void BoundedFile::check(std::uint64_t offset, std::uint64_t bytes, std::string_view what) const {
@@ -24,7 +35,7 @@ void BoundedFile::check(std::uint64_t offset, std::uint64_t bytes, std::string_v
 
 void BoundedFile::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const {
   check(offset, out.size(), what);
-  read_at(fd_, out.data(), out.size(), offset, name_);
+  read_at(*fd_, out.data(), out.size(), first_ + offset, name_);
   if (const auto [byte, mask] = flipped_; byte >= offset && byte - offset < out.size())
     out[byte - offset] ^= mask;
 }

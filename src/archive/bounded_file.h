@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,11 +14,14 @@
 
 namespace bitrift::archive {
 
-/// An open file and its size. Any number of threads.
+/// An open file and its size, or a part of one. Any number of threads.
 class BoundedFile {
  public:
   /// Throws Error(not_found | io), Error(bad_file) for what is not a regular file.
   explicit BoundedFile(const std::filesystem::path& path);
+  /// These bytes of the file, counted from 0, under another name. Throws Error(bad_file) if it does not have
+  /// them.
+  [[nodiscard]] BoundedFile part(std::uint64_t first, std::uint64_t bytes, std::string name) const;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -31,8 +35,11 @@ class BoundedFile {
                                                std::string_view what) const;
 
  private:
+  BoundedFile() = default;
+
   std::string name_;
-  FileDescriptor fd_;
+  std::shared_ptr<const FileDescriptor> fd_;
+  std::uint64_t first_ = 0;  ///< where it begins in the file
   std::uint64_t size_ = 0;
   std::pair<std::uint64_t, std::uint8_t> flipped_;  // a byte, and what it is XORed with
 };

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "ckpt/reader.h"
-#include "core/digest.h"
+#include "ckpt/set/checkpoint_files.h"
 #include "core/error.h"
 
 namespace bitrift::ckpt {
@@ -191,7 +191,7 @@ std::vector<TensorDifference> compare(const std::filesystem::path& first,
   const auto open = [](const TensorDifference& one) { return one.kind == "not_compared"; };
   // Equal files hold equal tensors of whatever type.
   if (!result.empty() && std::all_of(result.begin(), result.end(), open) &&
-      digest_file(first) == digest_file(second))
+      digest_of(first) == digest_of(second))
     result.clear();
   return result;
 }

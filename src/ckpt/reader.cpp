@@ -9,11 +9,11 @@
 
 #include <fcntl.h>
 
-#include "ckpt/container/open_container.h"
 #include "ckpt/dialect/outline.h"
 #include "ckpt/format/units.h"
+#include "ckpt/set/open_checkpoint.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/file_run.h"
 
 namespace bitrift::ckpt {
 namespace {
@@ -47,7 +47,8 @@ const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view 
 
 struct Reader::State {
   explicit State(std::filesystem::path file_path)
-      : path(std::move(file_path)), container(open_container(path)) {
+      : path(std::move(file_path)), container(open_checkpoint(path)), files{path} {
+    if (const FileList* const several = container->files()) files = *several;
     std::vector<Block> found = container->blocks();
     attributes = container->root_texts();
     std::vector<ckpt::Dataset> names;
@@ -104,6 +105,7 @@ struct Reader::State {
 
   std::filesystem::path path;
   std::unique_ptr<Container> container;
+  FileList files;
   std::map<std::string, std::string> attributes;
   std::vector<std::unique_ptr<Values>> blocks;
   std::vector<TensorInfo> tensors;
@@ -139,6 +141,7 @@ const std::map<std::string, std::string>& Reader::attributes() const noexcept { 
 
 FileFormat Reader::format() const noexcept { return state_->container->format(); }
 Container& Reader::container() const noexcept { return *state_->container; }
+const FileList& Reader::files() const noexcept { return state_->files; }
 
 const std::vector<TensorInfo>& Reader::attribute_tensors() const {
   State& state = *state_;
@@ -258,7 +261,7 @@ void Reader::read_from_copy(const std::filesystem::path& copy, const TensorInfo&
     fail(ErrorCode::internal, "{}: {}: {} bytes are not there to be read", state_->path.string(), tensor.path,
          bytes);
   }
-  read_at(open_file(copy, O_RDONLY), out, bytes, *known->offset, copy);
+  FileRun(state_->files.in(copy), O_RDONLY).read(out, bytes, *known->offset);
   to_values(*known, static_cast<std::uint8_t*>(out), bytes);
 }
 

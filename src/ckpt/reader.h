@@ -76,6 +76,8 @@ class Reader {
   [[nodiscard]] std::size_t block(const TensorInfo& tensor) const;
   /// Its bytes.
   [[nodiscard]] const Values& values(const TensorInfo& tensor) const;
+  /// The file, or the files of a set; offsets of tensors are counted through all of them.
+  [[nodiscard]] const FileList& files() const noexcept;
   /// The file as its format describes it.
   [[nodiscard]] Container& container() const noexcept;
 

@@ -340,6 +340,25 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::create_directory(to, error);
+  if (error) fail(ErrorCode::io, "cannot make {}: {}", to.string(), error.message());
+  for (const auto& entry : std::filesystem::directory_iterator(from, error)) {
+    const auto target = to / entry.path().filename();
+    std::error_code none;
+    if (entry.is_directory(none)) {
+      copy_folder(entry.path(), target);
+    } else if (entry.is_regular_file(none)) {
+      copy_file_bytes(entry.path(), target);
+    } else {
+      fail(ErrorCode::unsupported, "{}: is neither a file nor a folder, and cannot be copied",
+           entry.path().string());
+    }
+  }
+  if (error) fail(ErrorCode::io, "cannot read {}: {}", from.string(), error.message());
+}
+
 void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to) {
   const FileDescriptor in = open_file(from, O_RDONLY);
   // Without O_TRUNC: when ext4 closes a file that was truncated to nothing, it writes the file and waits for

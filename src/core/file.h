@@ -100,6 +100,10 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// Copies a folder with all folders and files in it, and what symbolic links lead to, to a new folder. Throws
+/// Error(not_found | io), Error(unsupported) for devices, pipes and sockets.
+void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+
 /// Copies the bytes of `from` over the existing or new file `to`: reflink where the file system can, else
 /// copy_file_range, else read and write. Holes in `from` become holes in `to`. Throws Error(not_found | io).
 void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -35,7 +35,8 @@ std::uint32_t crc32_of(const FileDescriptor& fd, const std::filesystem::path& fi
 
 /// The CRC-32 of what a deflated member holds; nullopt, and the reason, if it cannot be inflated.
 std::optional<std::uint32_t> crc32_of_deflated(const FileDescriptor& fd, const std::filesystem::path& file,
-                                               const archive::ZipMember& member, std::string& reason) {
+                                               std::uint64_t first, const archive::ZipMember& member,
+                                               std::string& reason) {
   if (!archive::can_inflate_to(member.stored_bytes, member.bytes)) {
     reason = fmt::format("{} deflated bytes cannot hold {}", member.stored_bytes, member.bytes);
     return std::nullopt;
@@ -43,7 +44,7 @@ std::optional<std::uint32_t> crc32_of_deflated(const FileDescriptor& fd, const s
   return ckpt::with_memory(member.stored_bytes + member.bytes, file.string() + ": " + member.name,
                            [&]() -> std::optional<std::uint32_t> {
                              Bytes packed(member.stored_bytes);
-                             read_at(fd, packed.data(), packed.size(), member.data, file);
+                             read_at(fd, packed.data(), packed.size(), first + member.data, file);
                              try {
                                return archive::crc32(archive::inflate_raw(packed, member.bytes));
                              } catch (const Error& error) {
@@ -90,7 +91,7 @@ bool was_computed(const SummedPart& part) { return part.expected != 0 || part.fo
 }  // namespace
 
 std::vector<SummedPart> check_members(const archive::ZipDirectory& directory,
-                                      const std::filesystem::path& file) {
+                                      const std::filesystem::path& file, std::uint64_t first) {
   const FileDescriptor fd = open_file(file, O_RDONLY);
   const auto& members = directory.members();
   std::vector<Slice> slices = slices_of(members);
@@ -100,9 +101,9 @@ std::vector<SummedPart> check_members(const archive::ZipDirectory& directory,
     const archive::ZipMember& member = members[slice.member];
     if (!member.problem.empty()) return;
     if (!member.deflated) {
-      slice.crc = crc32_of(fd, file, member.data + slice.first, slice.bytes);
+      slice.crc = crc32_of(fd, file, first + member.data + slice.first, slice.bytes);
     } else {
-      slice.crc = crc32_of_deflated(fd, file, member, reasons[slice.member]).value_or(0);
+      slice.crc = crc32_of_deflated(fd, file, first, member, reasons[slice.member]).value_or(0);
     }
   });
   std::vector<SummedPart> parts(members.size());

@@ -11,6 +11,7 @@
 
 #include "ckpt/container/open_container.h"
 #include "ckpt/reader.h"
+#include "ckpt/set/file_set.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "inject/stored_bytes.h"
@@ -189,6 +190,11 @@ std::vector<FileBit> RepairPlan::bits() const {
 }
 
 RepairPlan plan_repair(const std::filesystem::path& file, const Verification& found) {
+  if (std::filesystem::is_directory(ckpt::root_of_set(file))) {
+    fail(ErrorCode::unsupported,
+         "{}: is a checkpoint in several files; repair takes one file, and verify names the damaged one",
+         file.string());
+  }
   RepairPlan plan;
   plan.sound = found.sound();
   if (!found.damage.empty() && found.parts.empty() && ckpt::other_than_hdf5(file) == "a zip archive") {
@@ -217,8 +223,9 @@ void write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
   manifest.plan.census.elements = bytes.size();
   manifest.plan.census.bits = bits.size();
   inject::set_base(manifest, file);
-  inject::copy_altered(file, output, [&](const FileDescriptor& fd, const std::filesystem::path& copy) {
-    for (const auto& [offset, byte] : bytes) write_at(fd, &byte.after, 1, offset, copy);
+  inject::copy_altered({file}, output, [&](const FileRun& written) {
+    for (const auto& [offset, byte] : bytes) written.write(&byte.after, 1, offset);
+    const std::filesystem::path& copy = written.files().root;
     const Verification again = verify(copy);
     if (!again.sound()) {
       fail(ErrorCode::conflict,

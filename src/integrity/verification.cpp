@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "archive/zip_directory.h"
-#include "ckpt/container/open_container.h"
 #include "ckpt/format/hdf5_values.h"
 #include "ckpt/reader.h"
+#include "ckpt/set/file_set.h"
+#include "ckpt/set/open_checkpoint.h"
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/process/parallel_for.h"
@@ -270,24 +271,59 @@ namespace {
 /// that has a sum that does not fit.
 bool is_damage(const Error& error, const Verification& found, const std::filesystem::path& file) {
   if (!found.sound()) return error.code() == ErrorCode::bad_file || error.code() == ErrorCode::unsupported;
+  if (std::filesystem::is_directory(ckpt::root_of_set(file))) return error.code() == ErrorCode::bad_file;
   return error.code() == ErrorCode::bad_file && ckpt::has_known_signature(file);
+}
+
+}  // namespace
+
+namespace {
+
+/// The parts of a file of a set as parts of the set.
+void move_parts(std::vector<SummedPart> found, const std::string& file, std::uint64_t base,
+                std::vector<SummedPart>& parts) {
+  for (SummedPart& part : found) {
+    part.name = file + ": " + part.name;
+    if (auto* const member = std::get_if<MemberPlace>(&part.place)) member->first += base;
+    if (auto* const chunk = std::get_if<ChunkPlace>(&part.place)) chunk->chunk.offset += base;
+    parts.push_back(std::move(part));
+  }
+}
+
+/// All sums of a file of a set, or of an archive in one; the sums of a single zip archive.
+void check_section(const ckpt::Container& whole, const ckpt::Container::Section& section,
+                   const std::filesystem::path& path, std::vector<SummedPart>& parts) {
+  const archive::ZipDirectory* const directory = section.container->zip();
+  const FileList* const files = whole.files();
+  if (files == nullptr) {
+    if (directory != nullptr) parts = check_members(*directory, path);
+    return;
+  }
+  const FileList::Part& file = files->parts[section.part];
+  const auto place = files->path_of(section.part);
+  if (directory != nullptr) {
+    move_parts(check_members(*directory, place, section.base - file.first), file.name, section.base, parts);
+  } else if (section.container->hdf5() != nullptr) {
+    move_parts(verify(place).parts, file.name, section.base, parts);
+  }
 }
 
 }  // namespace
 
 Verification verify(const std::filesystem::path& file) {
   Verification result;
+  result.several = std::filesystem::is_directory(ckpt::root_of_set(file));
   try {
     {
-      const auto container = ckpt::open_container(file);
+      const auto container = ckpt::open_checkpoint(file);
       result.format = container->format();
       result.bytes = container->bytes();
-      // Before anything in the archive is interpreted.
-      if (const archive::ZipDirectory* const directory = container->zip())
-        result.parts = check_members(*directory, file);
+      // Before anything in an archive is interpreted.
+      for (const auto& section : container->sections())
+        check_section(*container, section, file, result.parts);
     }
     const ckpt::Reader reader(file);
-    if (reader.format() == ckpt::FileFormat::hdf5) check_hdf5(reader, result.parts);
+    if (reader.container().hdf5() != nullptr) check_hdf5(reader, result.parts);
     const Cover cover(result.parts);
     for (const ckpt::TensorInfo& tensor : reader.tensors()) {
       if (!tensor.alias_of.empty() || tensor.role == "checksum") continue;

@@ -33,7 +33,8 @@ struct VerifiedTensor {
 
 struct Verification {
   ckpt::FileFormat format = ckpt::FileFormat::hdf5;
-  std::uint64_t bytes = 0;  ///< of the file
+  std::uint64_t bytes = 0;  ///< of the file, or of all files of a set
+  bool several = false;     ///< it is a set of files, whose parts are named "FILE: PART"
   std::vector<SummedPart> parts;
   std::vector<VerifiedTensor> tensors;  ///< without aliases and stored checksums, by path
   std::string damage;  ///< why its tensors cannot be listed: its structure is damaged; "" if it is not

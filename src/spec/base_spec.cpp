@@ -49,20 +49,23 @@ Json to_json(const BaseSpec& base) {
   return value;
 }
 
-constexpr std::array<std::string_view, 8> extensions = {".h5",  ".weights.h5",  ".pt",  ".pth",
-                                                        ".bin", ".safetensors", ".npz", ".ckpt"};
+constexpr std::array<std::string_view, 9> extensions = {
+    ".h5", ".weights.h5", ".pt", ".pth", ".bin", ".safetensors", ".npz", ".ckpt", ""};
 
 }  // namespace
 
 std::span<const std::string_view> kept_extensions() { return extensions; }
 
 std::string_view kept_extension(const std::filesystem::path& checkpoint) {
-  const std::string name = checkpoint.filename().string();
+  const std::filesystem::path plain = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
+  const std::string name = plain.filename().string();
+  if (name.ends_with(".json")) return "";  // the index of a folder
   std::string_view longest;
   for (const std::string_view one : extensions) {
     if (name.size() > one.size() && name.ends_with(one) && one.size() > longest.size()) longest = one;
   }
-  return longest.empty() ? extensions.front() : longest;
+  std::error_code none;
+  return longest.empty() && !std::filesystem::is_directory(plain, none) ? extensions.front() : longest;
 }
 
 std::vector<BaseSpec> bases_from(const Document& document) {
@@ -83,12 +86,8 @@ std::vector<BaseSpec> bases_from(const Document& document) {
 void check_bases_exist(const Document& document, const std::vector<BaseSpec>& bases) {
   for (std::size_t i = 0; i < bases.size(); ++i) {
     const auto& file = bases[i].checkpoint;
-    if (!file || std::filesystem::is_regular_file(*file)) continue;
+    if (!file || std::filesystem::is_regular_file(*file) || std::filesystem::is_directory(*file)) continue;
     const std::string pointer = pointer_of_base(bases, i) + "/checkpoint";
-    if (std::filesystem::is_directory(*file)) {
-      fail(ErrorCode::bad_input, "{}: {} is a folder; name a checkpoint in it", document.where(pointer),
-           file->string());
-    }
     fail(ErrorCode::not_found, "{}: no file {}; the path is relative to the spec's folder",
          document.where(pointer), file->string());
   }

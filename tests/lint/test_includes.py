@@ -40,7 +40,7 @@ ORDER: dict[str, list[str]] = {
     "record": ["json", "fault", "."],
     "dataset": ["image", "."],
     "h5map": ["structure", "message", "chunk", "filter", "."],
-    "ckpt": ["format", "container", "dialect", "."],
+    "ckpt": ["format", "container", "set", "dialect", "."],
     "sink": [".", "format"],
     "inject": [".", "draw", "write", "manifest"],
     "design": ["kind", "."],

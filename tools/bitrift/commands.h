@@ -7,7 +7,8 @@
 namespace bitrift::cli {
 
 /// The files that ls, inject, undo and diff take.
-inline constexpr const char* checkpoint_file = "HDF5, safetensors, npz, or PyTorch zip (.pt) file";
+inline constexpr const char* checkpoint_file =
+    "HDF5, safetensors, npz or PyTorch zip (.pt) file, or a checkpoint in several files: its folder or index";
 
 /// Last line of the help of a command that has no negative result.
 inline constexpr const char* exit_codes =

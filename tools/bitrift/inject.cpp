@@ -178,6 +178,7 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
                                       : inject::SameBase::bytes;
     inject::check_replay(reader, manifest, same);
     shown.aliases = altered_aliases(reader, manifest);
+    shown.files = altered_files(reader, manifest);
     return manifest;
   }
   inject::Manifest manifest;
@@ -190,6 +191,7 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
       shown.left_out.push_back(*tensor);
   }
   shown.aliases = altered_aliases(reader, manifest);
+  shown.files = altered_files(reader, manifest);
   return manifest;
 }
 
@@ -372,7 +374,8 @@ void add_inject(CLI::App& app, ExitCode&) {
   const auto text = [&](const char* name, std::string& variable, const char* description) {
     return command->add_option(name, variable, description)->type_name("FILE");
   };
-  text("-o,--output", options->output, "write the altered copy to this file");
+  text("-o,--output", options->output,
+       "write the altered copy to this file; a copy of a folder to this new folder");
   command->add_flag("--in-place", options->in_place, "alter FILE itself, and keep an undo journal");
   std::vector<CLI::Option*> model_options = add_model_options(*command, *options);
   CLI::Option* seed = command

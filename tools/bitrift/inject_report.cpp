@@ -70,15 +70,26 @@ std::string bits_text(std::vector<unsigned> bits) {
   return fmt::format("{}", fmt::join(bits, ","));
 }
 
-std::string fault_table(const record::FaultList& list) {
-  Table table({"tensor", "element", "dtype", "bits", "MSB-first", "field", "old", "new", "value"});
+std::string fault_table(const record::FaultList& list, const std::vector<std::string>& files) {
+  std::vector<std::string> head = {"tensor", "element", "dtype", "bits", "MSB-first",
+                                   "field",  "old",     "new",   "value"};
+  if (!files.empty()) head.emplace_back("file");
+  Table table(head);
   for (std::size_t i = 0; i < list.changes.size() && i < kMostShown; ++i) {
     const record::AppliedFault fault = list.at(i);
     const record::Json row = inject::describe_fault(fault);
-    table.add({record::names_byte(fault.plane, fault.structure) ? fault.structure : fault.tensor,
-               std::to_string(fault.element), fault.dtype, bits_text(fault.bits),
-               bits_text(row["msb_first_bits"]), fault.field, row["old"], row["new"],
-               row["old_value"].get<std::string>() + " -> " + row["new_value"].get<std::string>()});
+    std::vector<std::string> cells = {
+        record::names_byte(fault.plane, fault.structure) ? fault.structure : fault.tensor,
+        std::to_string(fault.element),
+        fault.dtype,
+        bits_text(fault.bits),
+        bits_text(row["msb_first_bits"]),
+        fault.field,
+        row["old"],
+        row["new"],
+        row["old_value"].get<std::string>() + " -> " + row["new_value"].get<std::string>()};
+    if (!files.empty()) cells.push_back(files[i]);
+    table.add(std::move(cells));
   }
   std::string text = list.changes.empty() ? "" : table.text();
   if (list.changes.size() > kMostShown) {
@@ -165,20 +176,37 @@ std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
   return aliases;
 }
 
+std::vector<std::string> altered_files(const ckpt::Reader& reader, const inject::Manifest& manifest) {
+  std::vector<std::string> names;
+  const FileList& files = reader.files();
+  if (!files.several()) return names;
+  for (const record::ElementChange& change : manifest.plan.list.changes) {
+    const record::FaultSite& site = manifest.plan.list.sites[change.site];
+    std::uint64_t place = change.element;
+    if (!record::names_byte(site.plane, site.structure)) {
+      const ckpt::TensorInfo& tensor = *reader.find(site.tensor);
+      place = reader.values(tensor).locate(tensor.byte_of(change.element)).at;
+    }
+    names.push_back(files.parts[files.part_of(place)].name);
+  }
+  return names;
+}
+
 void report_injection(const InjectReport& report, const inject::Manifest& manifest) {
   const bool whole = inject::Alteration(manifest.model).whole();
   record::Json population = record::Json::array();
   if (report.dry_run && !report.replayed) population = describe_population(manifest.plan.census, whole);
   if (!report.json) {
     const std::string head = population.empty() ? "" : population_table(population, whole) + "\n";
-    print(head + fault_table(manifest.plan.list) + alias_lines(report) + left_out_lines(report) +
-          summary_line(report, manifest));
+    print(head + fault_table(manifest.plan.list, report.files) + alias_lines(report) +
+          left_out_lines(report) + summary_line(report, manifest));
     return;
   }
   record::Json value = inject::to_json(manifest);
   value["schema"] = "bitrift/injection/2";
   value["dry_run"] = report.dry_run;
   if (!population.empty()) value["population"] = std::move(population);
+  for (std::size_t i = 0; i < report.files.size(); ++i) value["faults"][i]["file"] = report.files[i];
   if (!report.aliases.empty()) value["aliases"] = report.aliases;
   if (!report.left_out.empty()) value["left_out"] = left_out_json(report);
   if (!report.dry_run) value["output"] = report.written;

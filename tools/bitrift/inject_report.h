@@ -16,11 +16,17 @@ struct InjectReport {
   std::vector<ckpt::TensorInfo> left_out;  ///< they cannot be altered, and nobody asked for them
   std::map<std::string, std::string>
       aliases;  ///< of the altered tensors those that are, and what they stand for
+  /// The file that each fault is in, if the checkpoint has several.
+  std::vector<std::string> files;
 };
 
 /// For InjectReport::aliases.
 [[nodiscard]] std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
                                                                  const inject::Manifest& manifest);
+
+/// For InjectReport::files.
+[[nodiscard]] std::vector<std::string> altered_files(const ckpt::Reader& reader,
+                                                     const inject::Manifest& manifest);
 
 /// Prints the injection as a table or as JSON.
 void report_injection(const InjectReport& report, const inject::Manifest& manifest);

@@ -72,7 +72,8 @@ void print_verification(const VerifyOptions& options, const Verification& found)
     text += damaged == 0 ? fmt::format("{}: damaged\n", options.file)
                          : fmt::format("{}: damaged: {} of {} do not fit\n", options.file,
                                        with_commas(damaged), counted(found.parts.size(), "sum"));
-    text += fmt::format("`bitrift repair {} -o FIXED` looks for flipped bits\n", options.file);
+    if (!found.several)
+      text += fmt::format("`bitrift repair {} -o FIXED` looks for flipped bits\n", options.file);
   }
   print(text);
 }

@@ -168,6 +168,17 @@ class Unread:
             json.dump(message, file)
 
 
+def _digest_of(base: Path) -> str:
+    """SHA-256 of the bytes of a file, or of the names and bytes of all files of a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(base.rglob("*")) if base.is_dir() else [base]:
+        if path.is_file():
+            digest.update(str(path.relative_to(base)).encode() if base.is_dir() else b"")
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
 class Worker:
     """The session of a campaign: run after run for its driver."""
 
@@ -182,9 +193,7 @@ class Worker:
         check_ranks(self._options.ranks)
         trainer = Trainer(script)
         if self._driver.rank == 0:
-            with self._options.base.open("rb") as file:
-                base_digest = hashlib.file_digest(file, "sha256").hexdigest()
-            self._driver.ready(base_digest, _environment(script))
+            self._driver.ready(_digest_of(self._options.base), _environment(script))
         try:
             for request in self._driver.requests():
                 self._answer(trainer, request)

@@ -46,6 +46,10 @@ class Loads:
         return None if refusal else self._trainer.digests(returned)
 
     def _write(self, tensors: Sequence[str]) -> None:
+        if self._base.is_dir():
+            shutil.rmtree(self._copy, ignore_errors=True)
+            shutil.copytree(self._base, self._copy, copy_function=shutil.copyfile)  # without modes: all can be written
+            return _core.disturb(self._base, self._copy, tensors)
         shutil.copyfile(self._base, self._copy)
         if not h5py.is_hdf5(self._base):
             return _core.disturb(self._base, self._copy, tensors)
@@ -66,7 +70,7 @@ def other_values(values: Any) -> Any:
 def candidates(base: Path) -> list[str]:
     """The tensors of a file that can be altered, in HDF5 by h5py, each under the name that counts."""
     names = [one.path for one in bitrift.list_tensors(base) if not one.refusal and not one.alias_of]
-    if not h5py.is_hdf5(base):
+    if base.is_dir() or not h5py.is_hdf5(base):
         return names
     with h5py.File(base) as file:
         return [name for name in names if isinstance(file.get(name), h5py.Dataset) and file[name].dtype.kind in "fiub"]

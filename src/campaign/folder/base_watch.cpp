@@ -1,10 +1,11 @@
 #include "campaign/folder/base_watch.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <tuple>
 #include <utility>
 
-#include "core/digest.h"
+#include "ckpt/set/checkpoint_files.h"
 #include "core/error.h"
 
 namespace bitrift::campaign {
@@ -17,20 +18,27 @@ auto stamp(const struct stat& file) {
                     file.st_ctim.tv_sec, file.st_ctim.tv_nsec);
 }
 
-struct stat look(const std::filesystem::path& path) {
-  struct stat found {};
-  if (stat(path.c_str(), &found) != 0) {
+std::vector<struct stat> look(const std::filesystem::path& base) {
+  std::vector<struct stat> all;
+  for (const auto& path : ckpt::files_of(base)) {
+    struct stat& found = all.emplace_back();
+    if (stat(path.c_str(), &found) == 0) continue;
     fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
          "{}: {}: the campaign's base must stay in place: restore it and run the same command to resume",
          path.string(), errno_text(errno));
   }
-  return found;
+  return all;
+}
+
+bool same_stamps(const std::vector<struct stat>& one, const std::vector<struct stat>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](const struct stat& a, const struct stat& b) { return stamp(a) == stamp(b); });
 }
 
 }  // namespace
 
 void check_digest(const std::filesystem::path& path, const std::string& digest) {
-  if (digest_file(path) == digest) return;
+  if (ckpt::digest_of(path) == digest) return;
   fail(ErrorCode::conflict,
        "{}: changed since the campaign began (its digest is no longer {}): restore it, or start a new "
        "campaign in another folder",
@@ -45,10 +53,10 @@ BaseWatch::BaseWatch(std::filesystem::path path, std::string digest)
 }
 
 void BaseWatch::check() {
-  const struct stat now = look(path_);
-  if (stamp(now) == stamp(seen_)) return;
+  std::vector<struct stat> now = look(path_);
+  if (same_stamps(now, seen_)) return;
   check_digest(path_, digest_);
-  seen_ = now;
+  seen_ = std::move(now);
 }
 
 }  // namespace bitrift::campaign

@@ -3,12 +3,14 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <sys/stat.h>
 
 namespace bitrift::campaign {
 
-/// Checks the file's inode, size and times; if any of these changed, re-reads the file.
+/// Checks inode, size and times of the file, or of all files of a folder; if any of these changed, re-reads
+/// them.
 class BaseWatch {
  public:
   /// Reads the file. Throws as check() does.
@@ -20,7 +22,7 @@ class BaseWatch {
  private:
   std::filesystem::path path_;
   std::string digest_;
-  struct stat seen_ {};
+  std::vector<struct stat> seen_;
 };
 
 /// Throws Error(conflict), which names the file, if its digest has changed.

@@ -9,6 +9,7 @@
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/limits.h"
 #include "campaign/worker/pool.h"
+#include "ckpt/set/checkpoint_files.h"
 #include "core/byte_size.h"
 #include "core/error.h"
 #include "design/kind/process_strata.h"
@@ -22,8 +23,8 @@ constexpr std::uint64_t usual_log_bytes = std::uint64_t{64} << 10U;
 
 std::uint64_t size_of(const std::filesystem::path& path) {
   std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  return error ? 0 : size;
+  if (!std::filesystem::exists(path, error)) return 0;
+  return ckpt::bytes_of(path);
 }
 
 // A typical row in which every optional part is present.

@@ -16,7 +16,9 @@
 #include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
-#include "core/digest.h"
+#include "ckpt/set/checkpoint_files.h"
+#include "ckpt/set/file_set.h"
+#include "ckpt/set/open_checkpoint.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/process/subprocess.h"
@@ -31,15 +33,37 @@ using record::Json;
 // A base that takes longer is better trained by `bitrift-train train` and named as base.checkpoint.
 constexpr std::chrono::hours base_deadline{6};
 
-// Unfinished files of a killed start: they have names of PendingFile. what: a part of the name.
-void remove_unfinished(const std::filesystem::path& folder, const std::string& what = ".tmp-") {
+// Unfinished files of a killed start, whose names begin with `of`: they have names of PendingFile.
+void remove_unfinished(const std::filesystem::path& folder, const std::string& of = "") {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') && name.find(what) != std::string::npos) {
-      std::filesystem::remove(entry.path(), ignored);
+    if (name.starts_with("." + of) && name.find(".tmp-") != std::string::npos) {
+      std::filesystem::remove_all(entry.path(), ignored);
     }
   }
+}
+
+// Before anything of it is copied. The copy is found by its folder, so that an index must be the one that is
+// found there.
+void check_base_folder(const std::filesystem::path& checkpoint) {
+  static_cast<void>(ckpt::open_checkpoint(checkpoint));
+  const auto root = ckpt::root_of_set(checkpoint);
+  if (ckpt::find_file_set(checkpoint)->index == ckpt::find_file_set(root)->index) return;
+  fail(ErrorCode::bad_input,
+       "{}: is not the index that {} is read by, {}; copy its files to a folder of their own",
+       checkpoint.string(), root.string(), ckpt::find_file_set(root)->index);
+}
+
+// Its files cannot be written to by mistake: the copies for runs are links to them.
+void copy_base_folder(const std::filesystem::path& checkpoint, const std::filesystem::path& out) {
+  const TemporaryFolder scratch("." + out.filename().string() + ".tmp", out.parent_path());
+  const auto pending = scratch.path() / "base";
+  copy_folder(ckpt::root_of_set(checkpoint), pending);
+  using std::filesystem::perms;
+  for (const auto& file : ckpt::files_of(pending))
+    std::filesystem::permissions(file, perms::owner_read | perms::group_read);
+  std::filesystem::rename(pending, out);
 }
 
 // Waits for the trainer, unless an interrupt comes.
@@ -254,7 +278,7 @@ void Folder::replace_spec(const Json& fresh, const std::string& difference) {
     }
   }
   store_identity();
-  for (const std::string& stem : dropped) std::filesystem::remove(layout_.base(stem), ignored);
+  for (const std::string& stem : dropped) std::filesystem::remove_all(layout_.base(stem), ignored);
   note_ = fmt::format("{} holds no row yet, so its spec is replaced: {}", layout_.root.string(), difference);
 }
 
@@ -275,8 +299,10 @@ void Folder::extend() {
 void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
 
 void Folder::remove_unfinished_bases() {
-  for (const std::string_view extension : record::kept_extensions())
-    remove_unfinished(layout_.root, std::string(extension) + ".tmp-");
+  for (const record::BaseFile& file : spec_.files) {
+    for (const std::string_view extension : record::kept_extensions())
+      remove_unfinished(layout_.root, file.stem + std::string(extension) + ".tmp");
+  }
 }
 
 bool Folder::publish(const std::filesystem::path& path, const std::string& text) {
@@ -299,7 +325,7 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
     if (identity_.contains("bases") && identity_["bases"].contains(file.stem)) {
       const auto digest = identity_["bases"][file.stem].at("digest").get<std::string>();
       check_bases(layout_, {{file.stem, digest}});
-      if (copied && std::filesystem::exists(*checkpoint) && digest_file(*checkpoint) != digest) {
+      if (copied && std::filesystem::exists(*checkpoint) && ckpt::digest_of(*checkpoint) != digest) {
         fail(ErrorCode::conflict,
              "{}: the checkpoint that {} was copied from changed since the campaign began: restore it, or "
              "start a new campaign in another folder",
@@ -319,7 +345,7 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
     const std::string source = copied                   ? checkpoint->string()
                                : file.precision.empty() ? "trained"
                                                         : "converted to " + file.precision;
-    Json made = {{"digest", digest_file(layout_.base(file.stem))}, {"source", source}};
+    Json made = {{"digest", ckpt::digest_of(layout_.base(file.stem))}, {"source", source}};
     if (looks_for_unread(spec_)) made["unread"] = unread_json(i, launch, say);
     identity_["bases"][file.stem] = std::move(made);
     store_identity();
@@ -346,7 +372,7 @@ std::map<std::string, std::string> Folder::base_digests() const {
 void Folder::make_base(const record::BaseFile& file, const std::filesystem::path& trainer) {
   const record::BaseSpec& base = spec_.bases[file.base];
   for (const std::string_view extension : record::kept_extensions())  // of a start that was killed
-    std::filesystem::remove(layout_.root / (file.stem + std::string(extension)));
+    std::filesystem::remove_all(layout_.root / (file.stem + std::string(extension)));
   const bool copied = base.checkpoint && file.precision.empty();
   const auto extension = record::kept_extension(copied ? *base.checkpoint : "");
   const auto out = layout_.root / (file.stem + std::string(extension));
@@ -358,6 +384,10 @@ void Folder::make_base(const record::BaseFile& file, const std::filesystem::path
     const auto from = layout_.base(plain->stem);
     return run_trainer(convert_command(trainer, from, file.precision, out, log), out,
                        "converting " + from.string() + " to " + file.precision, log);
+  }
+  if (copied && std::filesystem::is_directory(ckpt::root_of_set(*base.checkpoint))) {
+    check_base_folder(*base.checkpoint);
+    return copy_base_folder(*base.checkpoint, out);
   }
   if (copied) {
     PendingFile pending(out);

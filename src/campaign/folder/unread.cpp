@@ -31,7 +31,7 @@ struct BesideBase {
                                               record::kept_extension(base))) {}
   ~BesideBase() {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    std::filesystem::remove_all(path, ignored);
   }
   BesideBase(const BesideBase&) = delete;
   BesideBase& operator=(const BesideBase&) = delete;

@@ -20,7 +20,7 @@
 
 #include "campaign/launch/launch.h"
 #include "ckpt/compare.h"
-#include "core/digest.h"
+#include "ckpt/set/checkpoint_files.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -88,7 +88,7 @@ class ExecWorker {
   int run() {
     driver_.send(record::to_line(record::Hello{0, 1, ::getpid()}));
     const record::Json environment = {{"runner", "exec"}, {"command", options_.command}};
-    driver_.send(record::to_line(record::Ready{digest_file(options_.base), environment}));
+    driver_.send(record::to_line(record::Ready{ckpt::digest_of(options_.base), environment}));
     while (true) {
       const std::optional<std::string> line = driver_.wait_for_line();
       if (!line) return hung_up;

@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 
+#include "ckpt/set/checkpoint_files.h"
+#include "core/error.h"
 #include "inject/draw/fault_plan.h"
 #include "inject/write/write_patch.h"
 #include "spec/base_spec.h"
@@ -21,7 +23,7 @@ PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, b
 
 PrivateCopy::~PrivateCopy() {
   std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove_all(path_, ignored);
   forget_runs();
 }
 
@@ -38,27 +40,66 @@ void PrivateCopy::forget_runs() const noexcept {
 std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {
   const record::FaultList whole = inject::whole_tensors(base_, run.whole);
   const record::FaultList& faults = run.whole.empty() ? run.faults.bits() : whole;
-  inject::Patch patch = inject::make_patch(base_, faults);
-  inject::write_patch(fd_, path_, patch, false);
-  if (shared_) sync_file(fd_, path_);
-  patch_ = std::move(patch);
+  patch_ = inject::make_patch(base_, faults);
+  if (base_.files().several()) copy_altered_parts();
+  try {
+    inject::write_patch(*file_, patch_, false);
+    if (shared_) file_->sync();
+  } catch (const Error&) {
+    if (!base_.files().several()) patch_ = {};
+    throw;
+  }
   return altered_tensors(faults);
 }
 
 void PrivateCopy::restore() {
-  inject::write_patch(fd_, path_, patch_, true);
-  if (shared_) sync_file(fd_, path_);
+  inject::write_patch(*file_, patch_, true);
+  if (base_.files().several()) {
+    link_altered_parts();
+  } else if (shared_) {
+    file_->sync();
+  }
   patch_ = {};
 }
 
+std::set<std::size_t> PrivateCopy::altered_parts() const {
+  std::set<std::size_t> parts;
+  for (const inject::Patch::Range& range : patch_.ranges) {
+    parts.insert(base_.files().part_of(range.offset));
+    parts.insert(base_.files().part_of(range.end() - 1));
+  }
+  return parts;
+}
+
+void PrivateCopy::copy_altered_parts() {
+  for (const std::size_t part : altered_parts()) {
+    const auto place = file_->files().path_of(part);
+    std::filesystem::remove(place);
+    copy_file_bytes(base_.files().path_of(part), place);
+  }
+}
+
+void PrivateCopy::link_altered_parts() {
+  file_.emplace(base_.files().in(path_), O_RDWR);  // closes them
+  for (const std::size_t part : altered_parts()) {
+    const auto place = file_->files().path_of(part);
+    std::filesystem::remove(place);
+    std::filesystem::create_symlink(std::filesystem::canonical(base_.files().path_of(part)), place);
+  }
+}
+
 void PrivateCopy::renew() {
-  fd_.close();
+  file_.reset();
   patch_ = {};
   std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
-  copy_file_bytes(base_.path(), path_);
-  fd_ = open_file(path_, O_RDWR);
-  if (shared_) sync_file(fd_, path_);
+  std::filesystem::remove_all(path_, ignored);
+  if (base_.files().several()) {
+    ckpt::link_folder(base_.files().root, path_);
+  } else {
+    copy_file_bytes(base_.path(), path_);
+  }
+  file_.emplace(base_.files().in(path_), O_RDWR);
+  if (shared_) file_->sync();
 }
 
 std::vector<std::string> altered_tensors(const record::FaultList& faults) {

@@ -2,17 +2,20 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/file.h"
+#include "core/file_run.h"
 #include "inject/write/patch.h"
 #include "record/trial.h"
 
 namespace bitrift::campaign {
 
-/// One file is reused for many runs. The base itself is only ever read.
+/// One file is reused for many runs. The base itself is only ever read. The copy of a base in several files
+/// is a folder of links to the base, in which a file that a run alters is a copy as long as it is altered.
 class PrivateCopy {
  public:
   /// Copies the base to `path`, whose extension becomes that of the base, over whatever a killed driver left
@@ -40,10 +43,14 @@ class PrivateCopy {
   void forget_runs() const noexcept;
 
  private:
+  [[nodiscard]] std::set<std::size_t> altered_parts() const;
+  void copy_altered_parts();
+  void link_altered_parts();
+
   const ckpt::Reader& base_;
   std::filesystem::path path_;
   bool shared_;
-  FileDescriptor fd_;
+  std::optional<FileRun> file_;
   inject::Patch patch_;
 };
 

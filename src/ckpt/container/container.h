@@ -11,6 +11,7 @@
 #include "ckpt/format/rewriter.h"
 #include "ckpt/format/tensor_info.h"
 #include "ckpt/format/values.h"
+#include "core/file_run.h"
 #include "core/named_enum.h"
 
 namespace bitrift::h5map {
@@ -80,6 +81,16 @@ class Container {
   /// All bytes that hold no tensor's values, ascending.
   [[nodiscard]] virtual std::vector<ByteExtent> metadata() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Rewriter> rewriter() const = 0;
+  /// Its files, when there are several; nullptr for a single one.
+  [[nodiscard]] virtual const FileList* files() const noexcept { return nullptr; }
+  /// A file of a set, or a part of one, as a container of its own.
+  struct Section {
+    const Container* container;
+    std::size_t part = 0;    ///< its file, among files()
+    std::uint64_t base = 0;  ///< of its first byte, counted through all files
+  };
+  /// Itself, if it is a single file.
+  [[nodiscard]] virtual std::vector<Section> sections() const { return {{this}}; }
   /// The file as HDF5's structures; nullptr for other formats.
   [[nodiscard]] virtual const h5map::File* hdf5() const noexcept { return nullptr; }
   /// The directory of a zip archive; nullptr for other formats.

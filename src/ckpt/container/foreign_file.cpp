@@ -78,8 +78,7 @@ std::string json_kind(std::string_view first) {
   const bool index = first.find("\"weight_map\"") != std::string_view::npos ||
                      (first.find("\"metadata\"") != std::string_view::npos &&
                       first.find("\"total_size\"") != std::string_view::npos);
-  return index ? "the index of a checkpoint in several files; name one of these, as bitrift reads one file "
-                 "at a time"
+  return index ? "the index of a checkpoint in several files, but its name does not end in .index.json"
                : "JSON text, which holds no tensors";
 }
 
@@ -101,11 +100,6 @@ std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
 }
 
 std::string folder_kind(const std::filesystem::path& folder) {
-  std::error_code none;
-  if (std::filesystem::exists(folder / ".metadata", none))
-    return "a checkpoint of torch.distributed.checkpoint in several files, which bitrift does not read yet; "
-           "`python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE.pt` makes one file "
-           "of it";
   const auto names = checkpoints_in(folder);
   if (names.empty()) return "a folder, and holds no file with the name of a checkpoint";
   return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));

@@ -43,6 +43,8 @@ struct TensorInfo {
   /// The tensor that owns these elements: for HDF5 the dataset's first name (h5map::File::datasets),
   /// otherwise the first tensor in path order; "" if it is this one.
   std::string alias_of;
+  /// In a set of files: the files that hold it, by name; "" in a single file.
+  std::string file;
   bool left_out = false;  ///< see Reader::leave_out
   /// Bytes [first, end) of the file between its first and its last byte, where other tensors may lie too; 0
   /// and 0 if none can.

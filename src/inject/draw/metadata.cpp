@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/file_run.h"
 #include "core/permutation.h"
 #include "core/philox.h"
 
@@ -57,13 +57,13 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
     const std::uint64_t byte = extent.end - (before[static_cast<std::size_t>(at)] - bit / 8);
     flips[extent.structure][byte] |= std::uint64_t{1} << bit % 8;
   }
-  const FileDescriptor file = open_file(reader.path(), O_RDONLY);
+  const FileRun file(reader.files(), O_RDONLY);
   for (const auto& [structure, bytes] : flips) {
     const auto site = static_cast<std::uint32_t>(plan.list.sites.size());
     plan.list.sites.push_back({"", "metadata", "uint8", record::Plane::metadata, structure});
     for (const auto& [byte, bits] : bytes) {
       std::uint8_t value = 0;
-      read_at(file, &value, 1, byte, reader.path());
+      file.read(&value, 1, byte);
       plan.list.changes.push_back({site, byte, bits, value, value ^ bits});
     }
   }

@@ -20,11 +20,11 @@ OldValues::OldValues(const ckpt::Reader& reader, const Population& population)
 
 void OldValues::read_elements(const Target& target, std::uint64_t first, std::uint64_t count) {
   if (!target.stored) return reader_.read_elements(*reader_.find(target.path), first, count, block_.data());
-  if (!file_) file_ = open_file(reader_.path(), O_RDONLY);
+  if (!file_) file_.emplace(reader_.files(), O_RDONLY);
   for (std::uint64_t done = 0; done < count;) {
     const StoredBytes::Place place = target.stored->place(first + done);
     const std::uint64_t piece = std::min(place.run, count - done);
-    read_at(file_, block_.data() + done, piece, place.offset, reader_.path());
+    file_->read(block_.data() + done, piece, place.offset);
     done += piece;
   }
 }

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "core/file.h"
+#include "core/file_run.h"
 #include "inject/draw/population.h"
 
 namespace bitrift::inject {
@@ -31,7 +32,7 @@ class OldValues {
   std::vector<std::uint32_t> order_;
   std::vector<std::uint64_t> flat_, patterns_;
   std::vector<std::uint8_t> block_;
-  FileDescriptor file_;  // for stored bytes
+  std::optional<FileRun> file_;  // for stored bytes
 };
 
 }  // namespace bitrift::inject

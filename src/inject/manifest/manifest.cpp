@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/digest.h"
+#include "ckpt/set/checkpoint_files.h"
 #include "core/error.h"
 #include "record/json/schema.h"
 
@@ -89,8 +89,8 @@ record::FaultModel fault_model_from(const record::Document& document, const std:
 
 void set_base(Manifest& manifest, const std::filesystem::path& file) {
   manifest.base_path = file.string();
-  manifest.base_digest = digest_file(file);
-  manifest.base_bytes = std::filesystem::file_size(file);
+  manifest.base_digest = ckpt::digest_of(file);
+  manifest.base_bytes = ckpt::bytes_of(file);
 }
 
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "ckpt/compare.h"
-#include "core/digest.h"
+#include "ckpt/set/checkpoint_files.h"
 #include "core/error.h"
 #include "inject/manifest/manifest_text.h"
 #include "inject/write/patch.h"
@@ -76,13 +76,13 @@ std::string told(const ckpt::TensorDifference& first) {
 std::string against_base(const ckpt::Reader& reader, const Manifest& manifest) {
   const std::filesystem::path base = manifest.base_path;
   std::error_code none;
-  // The name comes from the manifest: anything but a plain file is not opened.
-  if (!std::filesystem::is_regular_file(base, none) ||
+  // The name comes from the manifest: anything but a plain file or a folder is not opened.
+  if (!(std::filesystem::is_regular_file(base, none) || std::filesystem::is_directory(base, none)) ||
       std::filesystem::equivalent(base, reader.path(), none)) {
     return "";
   }
   try {
-    if (digest_file(base) != manifest.base_digest) return "";
+    if (ckpt::digest_of(base) != manifest.base_digest) return "";
     const auto differences = ckpt::compare(base, reader.path());
     return differences.empty() ? "the same tensors and texts are stored differently"
                                : told(differences.front());
@@ -93,12 +93,12 @@ std::string against_base(const ckpt::Reader& reader, const Manifest& manifest) {
 
 /// How the file differs from the base; "" when it is the base, byte for byte.
 std::string file_difference(const ckpt::Reader& reader, const Manifest& manifest) {
-  const std::uint64_t size = reader.container().bytes();
+  const std::uint64_t size = ckpt::bytes_of(reader.path());
   std::string text;
   if (manifest.base_bytes > 0 && size != manifest.base_bytes) {
     text = fmt::format("it has {} bytes, not {}", size, manifest.base_bytes);
   } else {
-    const std::string digest = digest_file(reader.path());
+    const std::string digest = ckpt::digest_of(reader.path());
     if (digest == manifest.base_digest) return "";
     text = fmt::format("its digest is {}, the manifest's {}", digest, manifest.base_digest);
   }

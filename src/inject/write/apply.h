@@ -5,20 +5,20 @@
 #include <filesystem>
 #include <functional>
 
-#include "core/file.h"
+#include "core/file_run.h"
 #include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
 
 /// Copies `input` to `output` (atomic: temporary neighbour, verify, rename; no sync, as cp) and applies.
-/// Never opens input for writing. Refuses output == input.
+/// Never opens input for writing. Refuses output == input. A checkpoint in several files is copied with the
+/// rest of its folder, into a new one.
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const record::FaultList& faults);
 
 /// The same copy, altered by `alter` before it takes its name; what `alter` throws removes it.
-void copy_altered(
-    const std::filesystem::path& input, const std::filesystem::path& output,
-    const std::function<void(const FileDescriptor& fd, const std::filesystem::path& copy)>& alter);
+void copy_altered(const FileList& input, const std::filesystem::path& output,
+                  const std::function<void(const FileRun& copy)>& alter);
 
 /// Makes a file ready for an injection in place: an interrupted injection is undone, and reported through the
 /// log. Call it before the file is read for a plan: half of an injection can leave structures that no reader

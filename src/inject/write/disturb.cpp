@@ -7,7 +7,7 @@
 #include <fcntl.h>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/file_run.h"
 
 namespace bitrift::inject {
 namespace {
@@ -29,9 +29,8 @@ class Disturber {
  public:
   Disturber(const ckpt::Reader& reader, const std::filesystem::path& copy)
       : reader_(reader),
-        copy_(copy),
-        from_(open_file(reader.path(), O_RDONLY)),
-        to_(open_file(copy, O_WRONLY)),
+        from_(reader.files(), O_RDONLY),
+        to_(reader.files().in(copy), O_WRONLY),
         rewriter_(reader.container().rewriter()) {}
 
   void disturb(const std::string& path) {
@@ -52,8 +51,7 @@ class Disturber {
   }
 
   void finish() {
-    for (const auto& [offset, bytes] : rewriter_->finish())
-      write_at(to_, bytes.data(), bytes.size(), offset, copy_);
+    for (const auto& [offset, bytes] : rewriter_->finish()) to_.write(bytes.data(), bytes.size(), offset);
   }
 
  private:
@@ -65,10 +63,10 @@ class Disturber {
       const std::uint64_t count = std::min(most, elements - done);
       before.resize(count * mask.size());
       const std::uint64_t at = offset + done * mask.size();
-      read_at(from_, before.data(), before.size(), at, reader_.path());
+      from_.read(before.data(), before.size(), at);
       after = before;
       for (std::size_t i = 0; i < after.size(); ++i) after[i] ^= mask[i % mask.size()];
-      write_at(to_, after.data(), after.size(), at, copy_);
+      to_.write(after.data(), after.size(), at);
       rewriter_->change(at, before, after);
       done += count;
     }
@@ -88,8 +86,7 @@ class Disturber {
   }
 
   const ckpt::Reader& reader_;
-  const std::filesystem::path& copy_;
-  FileDescriptor from_, to_;
+  FileRun from_, to_;
   std::unique_ptr<ckpt::Rewriter> rewriter_;
 };
 

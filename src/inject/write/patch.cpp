@@ -77,7 +77,7 @@ class Patcher {
   explicit Patcher(const ckpt::Reader& reader)
       : reader_(reader),
         file_(reader.path().string()),
-        fd_(open_file(reader.path(), O_RDONLY)),
+        files_(reader.files(), O_RDONLY),
         rewriter_(reader.container().rewriter()) {}
 
   /// Changes of one site.
@@ -133,7 +133,7 @@ class Patcher {
 
   void add_byte(const record::ElementChange& change) {
     std::uint8_t before = 0;
-    read_at(fd_, &before, 1, change.element, reader_.path());
+    files_.read(&before, 1, change.element);
     if (before != change.old_pattern) {
       fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}", file_,
            change.element, before, change.old_pattern);
@@ -174,7 +174,7 @@ class Patcher {
         last = next;
       }
       block.resize(last + width - first);
-      read_at(fd_, block.data(), block.size(), first, reader_.path());
+      files_.read(block.data(), block.size(), first);
       for (; i < end; ++i) {
         const std::uint64_t at = place(changes[i]);
         const std::span<const std::uint8_t> before{block.data() + (at - first), width};
@@ -208,7 +208,7 @@ class Patcher {
       edits.edits.push_back({spot.at, &site, change});
     } else {
       Bytes before(site.format.bytes);
-      read_at(fd_, before.data(), before.size(), spot.at, reader_.path());
+      files_.read(before.data(), before.size(), spot.at);
       Bytes after = before;
       alter(site, change, after.data());
       if (before == after) return;
@@ -271,12 +271,19 @@ class Patcher {
   void take(std::uint64_t offset, const Bytes& bytes) {
     const std::uint64_t end = reader_.container().bytes();
     if (offset >= end) {
+      if (files_.files().several()) {
+        fail(ErrorCode::unsupported,
+             "{}: a compressed part of it would become longer, which is possible in a single file alone: "
+             "alter that "
+             "file, and not the folder",
+             file_);
+      }
       patch_.tail.resize(offset - end);
       patch_.tail.insert(patch_.tail.end(), bytes.begin(), bytes.end());
       return;
     }
     Bytes before(bytes.size());
-    read_at(fd_, before.data(), before.size(), offset, reader_.path());
+    files_.read(before.data(), before.size(), offset);
     add_differing(offset, before, bytes);
   }
 
@@ -334,7 +341,7 @@ class Patcher {
 
   const ckpt::Reader& reader_;
   std::string file_;
-  FileDescriptor fd_;
+  FileRun files_;
   std::unique_ptr<ckpt::Rewriter> rewriter_;
   Patch patch_;
   // kept alive because edits point into them

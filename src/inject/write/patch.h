@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ckpt/reader.h"
-#include "core/file.h"
+#include "core/file_run.h"
 #include "record/fault/fault_list.h"
 
 namespace bitrift::inject {

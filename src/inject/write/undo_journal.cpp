@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "ckpt/set/file_set.h"
 #include "core/byte_cursor.h"
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -58,11 +59,13 @@ class PayloadWriter {
 };
 
 std::string head_of(const UndoJournal& journal, std::uint32_t sum) {
-  const Json head = {{"schema", kSchema},
-                     {"file_bytes", journal.file_bytes},
-                     {"ranges", journal.patch.ranges.size()},
-                     {"tail", journal.patch.tail.size()},
-                     {"crc32c", fmt::format("{:08x}", sum)}};
+  Json head = {{"schema", kSchema},
+               {"file_bytes", journal.file_bytes},
+               {"ranges", journal.patch.ranges.size()},
+               {"tail", journal.patch.tail.size()},
+               {"crc32c", fmt::format("{:08x}", sum)}};
+  for (const FileList::Part& part : journal.parts)
+    head["files"].push_back({{"name", part.name}, {"bytes", part.bytes}});
   return head.dump() + "\n";
 }
 
@@ -70,6 +73,14 @@ UndoJournal parse(const Json& head, std::span<const std::uint8_t> content) {
   UndoJournal journal;
   head.at("file_bytes").get_to(journal.file_bytes);
   journal.patch.file_bytes = journal.file_bytes;
+  FileList files;
+  if (head.contains("files")) {
+    for (const Json& part : head["files"])
+      files.add(part.at("name").get<std::string>(), part.at("bytes").get<std::uint64_t>());
+    if (files.parts.empty() || files.parts.back().end() != journal.file_bytes)
+      fail(ErrorCode::bad_file, "the sizes of its files do not add up");
+  }
+  journal.parts = std::move(files.parts);
   ByteCursor payload(content, "", "it");
   std::uint64_t end = 0;
   const auto count = head.at("ranges").get<std::uint64_t>();
@@ -99,25 +110,30 @@ void refuse_other_schema(const Json& head, const std::filesystem::path& path) {
 }
 
 /// The state according to the tail, which may have any length if it was cut short.
-void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const std::filesystem::path& file,
-                  bool& any_old, bool& any_new) {
-  const std::uint64_t size = size_of(fd, file);
+void look_at_tail(const UndoJournal& journal, const FileRun& file, bool& any_old, bool& any_new) {
+  const std::string name = file.files().root.string();
+  for (std::size_t i = 0; i < journal.parts.size(); ++i) {
+    const std::uint64_t size = size_of(file.part(i), file.files().path_of(i));
+    if (size == journal.parts[i].bytes) continue;
+    fail(ErrorCode::conflict, "{}: has {} bytes, {} when it was altered: it was replaced or changed since",
+         file.files().path_of(i).string(), size, journal.parts[i].bytes);
+  }
+  const std::uint64_t size = file.bytes();
   const Bytes& tail = journal.patch.tail;
   if (size < journal.file_bytes || size > journal.file_bytes + tail.size()) {
     fail(ErrorCode::conflict, "{}: has {} bytes, {} when it was altered: it was replaced or changed since",
-         file.string(), size, journal.file_bytes);
+         name, size, journal.file_bytes);
   }
   const std::uint64_t there = size - journal.file_bytes;
   Bytes found(there);
-  read_at(fd, found.data(), found.size(), journal.file_bytes, file);
+  if (there > 0) file.read(found.data(), found.size(), journal.file_bytes);
   // Blocks that were not written yet may be zeros.
   for (std::uint64_t i = 0; i < there; ++i) {
     if (found[i] == tail[i]) continue;
     any_old = true;
     if (found[i] != 0) {
-      fail(ErrorCode::conflict,
-           "{}: byte {} is {:#04x}, {:#04x} was appended there: the file was changed since", file.string(),
-           journal.file_bytes + i, found[i], tail[i]);
+      fail(ErrorCode::conflict, "{} is {:#04x}, {:#04x} was appended there: the file was changed since",
+           file.files().place(journal.file_bytes + i), found[i], tail[i]);
     }
   }
   any_old = any_old || there < tail.size();
@@ -128,9 +144,10 @@ void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const st
 
 std::filesystem::path undo_path(const std::filesystem::path& file) {
   std::error_code none;
-  const bool is_link = std::filesystem::is_symlink(file, none);
-  const auto real = is_link ? std::filesystem::canonical(file, none) : file;
-  return (none ? file : real).string() + ".undo";
+  const auto root = ckpt::root_of_set(file);
+  const bool indirect = std::filesystem::is_symlink(root, none) || std::filesystem::is_directory(root, none);
+  const auto real = indirect ? std::filesystem::canonical(root, none) : root;
+  return (none ? root : real).string() + ".undo";
 }
 
 void write_journal(const std::filesystem::path& file, const UndoJournal& journal) {
@@ -196,12 +213,11 @@ void remove_journal(const std::filesystem::path& file) {
   sync_folder_of(path);
 }
 
-UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
-                       const std::filesystem::path& file) {
+UndoState compare_with(const UndoJournal& journal, const FileRun& file) {
   bool any_old = false;
   bool any_new = false;
-  look_at_tail(journal, fd, file, any_old, any_new);
-  read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+  look_at_tail(journal, file, any_old, any_new);
+  read_ranges(file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
     const std::uint8_t* const before = journal.patch.before_of(range).data();
     const std::uint8_t* const after = journal.patch.after_of(range).data();
     for (std::size_t i = 0; i < range.bytes; ++i) {
@@ -209,9 +225,10 @@ UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
       const bool is_new = found[i] == after[i];
       if (!is_old && !is_new) {
         fail(ErrorCode::conflict,
-             "{}: byte {} is {:#04x}, neither {:#04x} (before the injection) nor {:#04x} (after it): the "
+             "{} is {:#04x}, neither {:#04x} (before the injection) nor {:#04x} (after it): the "
              "file has changed since, and {} no longer matches it",
-             file.string(), range.offset + i, found[i], before[i], after[i], undo_path(file).string());
+             file.files().place(range.offset + i), found[i], before[i], after[i],
+             undo_path(file.files().root).string());
       }
       any_old = any_old || !is_new;
       any_new = any_new || !is_old;
@@ -221,14 +238,13 @@ UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
   return any_old ? UndoState::partly : UndoState::complete;
 }
 
-std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
-                        const std::filesystem::path& file) {
+std::uint64_t take_back(const UndoJournal& journal, const FileRun& file) {
   std::uint64_t changed = 0;
-  if (compare_with(journal, fd, file) == UndoState::untouched) return changed;
+  if (compare_with(journal, file) == UndoState::untouched) return changed;
   // Only bytes that differ: those at which a file size limit or a full disk stopped the injection cannot be
   // written now either.
   std::vector<Patch::Range> altered;
-  read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+  read_ranges(file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
     const auto before = journal.patch.before_of(range);
     std::uint64_t first = range.bytes;
     std::uint64_t end = 0;
@@ -240,19 +256,16 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
     }
     if (first < end) altered.push_back({range.offset + first, end - first, range.at + first});
   });
-  write_ranges(fd, file, altered, journal.patch.before);
-  if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
+  write_ranges(file, altered, journal.patch.before);
+  if (const std::uint64_t size = file.bytes(); size > journal.file_bytes) {
     // The old places must be valid again before the new ones disappear.
-    sync_file(fd, file);
-    if (::ftruncate(fd.get(), static_cast<off_t>(journal.file_bytes)) != 0) {
-      fail(ErrorCode::io, "{}: cannot be truncated to {} bytes: {}", file.string(), journal.file_bytes,
-           errno_text(errno));
-    }
+    file.sync();
+    file.truncate(journal.file_bytes);
     changed += size - journal.file_bytes;
   }
-  sync_file(fd, file);
-  if (compare_with(journal, fd, file) != UndoState::untouched) {
-    fail(ErrorCode::io, "{}: reading the restored bytes back gives other bytes", file.string());
+  file.sync();
+  if (compare_with(journal, file) != UndoState::untouched) {
+    fail(ErrorCode::io, "{}: reading the restored bytes back gives other bytes", file.files().root.string());
   }
   return changed;
 }

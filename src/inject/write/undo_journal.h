@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "core/file.h"
+#include "core/file_run.h"
 #include "inject/write/patch.h"
 
 namespace bitrift::inject {
@@ -13,13 +13,16 @@ namespace bitrift::inject {
 /// the file changes, removed after the last one is back.
 struct UndoJournal {
   std::uint64_t file_bytes = 0;  ///< size of the file before, which only a tail of the patch changes
+  /// The files of a checkpoint in several: names and sizes, in the order in which its bytes are counted.
+  std::vector<FileList::Part> parts = {};
   Patch patch;
 };
 
 /// The state of the file's bytes with respect to a journal.
 enum class UndoState { untouched, partly, complete };
 
-/// The undo journal of a file: "<file>.undo"; for a symbolic link, that of the file it points to.
+/// The undo journal of a file: "<file>.undo"; for a symbolic link, that of the file it points to; for a
+/// folder or an index in it, "<folder>.undo".
 [[nodiscard]] std::filesystem::path undo_path(const std::filesystem::path& file);
 
 /// Writes the journal under its name, synced. Throws Error(io).
@@ -32,11 +35,9 @@ void remove_journal(const std::filesystem::path& file);
 
 /// Compares byte by byte, because an interrupted write may end anywhere, even inside of an element. Throws
 /// Error(conflict) when some byte is neither the old nor the new one, or the size is not between the two.
-[[nodiscard]] UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
-                                     const std::filesystem::path& file);
+[[nodiscard]] UndoState compare_with(const UndoJournal& journal, const FileRun& file);
 /// Restores the bytes that differ, syncs, and reads them back. Returns how many bytes differed. Throws as
 /// compare_with() does, before anything is written, and Error(io).
-std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
-                        const std::filesystem::path& file);
+std::uint64_t take_back(const UndoJournal& journal, const FileRun& file);
 
 }  // namespace bitrift::inject

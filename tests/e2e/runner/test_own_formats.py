@@ -92,7 +92,46 @@ FORMATS["Keras-like"] = Format(
     "    for name, value in model.state_dict().items():\n"
     "        file[name] = value.numpy()\n",
 )
-FIRST = ("dict", "safetensors")
+FORMATS["distributed"] = Format(
+    "digits-dcp",
+    "import torch.distributed.checkpoint as dcp\n"
+    "from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict\n",
+    "def load(path):\n"
+    "    weights, moments = get_state_dict(model, optimizer)\n"
+    "    kept = {'model': weights, 'optim': moments}\n"
+    "    dcp.load(kept, checkpoint_id=path)\n"
+    "    set_state_dict(model, optimizer, model_state_dict=kept['model'], optim_state_dict=kept['optim'])\n",
+    "weights, moments = get_state_dict(model, optimizer)\n"
+    "dcp.save({'model': weights, 'optim': moments}, checkpoint_id='digits-dcp')\n",
+    ("weight", "exp_avg"),
+)
+FORMATS["shards"] = Format(
+    "checkpoint-5",
+    "import json\nfrom pathlib import Path\nfrom safetensors.torch import load_file, save_file\n",
+    "def load(path):\n"
+    "    names = set(json.loads((Path(path) / 'model.safetensors.index.json').read_text())['weight_map'].values())\n"
+    "    for name in sorted(names):\n"
+    "        model.load_state_dict(load_file(Path(path) / name), strict=False)\n"
+    "    optimizer.load_state_dict(torch.load(Path(path) / 'optimizer.pt'))\n",
+    "out = Path('checkpoint-5')\n"
+    "out.mkdir(exist_ok=True)\n"
+    "state = model.state_dict()\n"
+    "places = {name: f'model-{1 + i % 2:05}-of-00002.safetensors' for i, name in enumerate(state)}\n"
+    "for place in set(places.values()):\n"
+    "    save_file({name: state[name] for name in state if places[name] == place}, out / place)\n"
+    "(out / 'model.safetensors.index.json').write_text(json.dumps({'metadata': {}, 'weight_map': places}))\n"
+    "torch.save(optimizer.state_dict(), out / 'optimizer.pt')\n"
+    "(out / 'trainer_state.json').write_text('{}')\n",
+    ("weight", "exp_avg"),
+)
+FIRST = ("dict", "safetensors", "distributed")
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """The bytes of a file, or of each file of a folder."""
+    if path.is_file():
+        return {"": path.read_bytes()}
+    return {str(one.relative_to(path)): one.read_bytes() for one in path.rglob("*") if one.is_file()}
 
 
 def study_of(place: Path, form: Format) -> OwnStudy:
@@ -119,7 +158,7 @@ def test_a_script_keeps_its_own_format(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     out, rows = study.place / "out", read_rows(study.place / "out", check_crc=True)
     extension = "".join(Path(form.base).suffixes)
-    assert (out / f"base{extension}").read_bytes() == (study.place / form.base).read_bytes()
+    assert contents(out / f"base{extension}") == contents(study.place / form.base)
     trials = [row for row in rows.values() if row["kind"] == "trial"]
     assert len(trials) == 3 * len(form.roles) and all(row["landed"] for row in trials)
     readers = {row["id"]["stratum"] for row in rows.values() if row["id"]["stratum"].startswith("canary:reads-")}

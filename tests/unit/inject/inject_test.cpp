@@ -146,8 +146,8 @@ TEST(Patch, ChangesTheAskedBytesAndTheirChecksum) {
     const ckpt::Reader reader(path);
     patch = make_patch(reader, plan(reader, counted_model(60)).faults());
   }
-  const FileDescriptor fd = open_file(path, O_RDWR);
-  write_patch(fd, path, patch, false);
+  const FileRun fd({path}, O_RDWR);
+  write_patch(fd, patch, false);
   {
     const ckpt::Reader reader(path);
     for (const auto& tensor : reader.tensors()) {
@@ -158,8 +158,8 @@ TEST(Patch, ChangesTheAskedBytesAndTheirChecksum) {
     }
   }
   EXPECT_NE(bytes_of(path), before);
-  EXPECT_ERROR(write_patch(fd, path, patch, false), conflict, "nothing was written");
-  write_patch(fd, path, patch, true);
+  EXPECT_ERROR(write_patch(fd, patch, false), conflict, "nothing was written");
+  write_patch(fd, patch, true);
   EXPECT_EQ(bytes_of(path), before);
 }
 

@@ -55,10 +55,10 @@ std::string altered(const std::filesystem::path& path, const std::vector<record:
   const auto before = bytes_of(path);
   const ckpt::Reader reader(path);
   const Patch patch = make_patch(reader, faults);
-  const FileDescriptor file = open_file(path, O_RDWR);
-  write_patch(file, path, patch, false);
+  const FileRun file({path}, O_RDWR);
+  write_patch(file, patch, false);
   auto after = bytes_of(path);
-  write_patch(file, path, patch, true);
+  write_patch(file, patch, true);
   EXPECT_EQ(bytes_of(path), before);
   return after;
 }

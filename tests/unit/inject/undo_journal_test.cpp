@@ -166,14 +166,14 @@ TEST_F(AlteredWithTail, AnyPartOfTheWritingIsTakenBack) {
       write_bytes(file_, found);
       write_bytes(undo_path(file_), journal());
       const UndoJournal journal = read_journal(file_);
-      const FileDescriptor fd = open_file(file_, O_RDWR);
+      const FileRun fd({file_}, O_RDWR);
       const bool all = written == 7 && tail == tail_;
-      EXPECT_EQ(compare_with(journal, fd, file_), all            ? UndoState::complete
+      EXPECT_EQ(compare_with(journal, fd), all            ? UndoState::complete
                                                   : changed == 0 ? UndoState::untouched
                                                                  : UndoState::partly);
-      EXPECT_EQ(take_back(journal, fd, file_), changed);
+      EXPECT_EQ(take_back(journal, fd), changed);
       EXPECT_EQ(bytes_of(file_), before_);
-      EXPECT_EQ(compare_with(journal, fd, file_), UndoState::untouched);
+      EXPECT_EQ(compare_with(journal, fd), UndoState::untouched);
     }
   }
 }

@@ -45,18 +45,18 @@ class Case {
     patch_.tail.assign(tail.begin(), tail.end());
     patch_.file_bytes = before_.size();
     write_bytes(path_, before_);
-    fd_ = open_file(path_, O_RDWR);
+    open_.emplace(FileList{path_}, O_RDWR);
   }
   void expect_there_and_back() {
     expect_read(before_);
-    write_patch(fd_, path_, patch_, false);
+    write_patch(*open_, patch_, false);
     expect_file(after_);
     expect_read(after_);
-    EXPECT_ERROR(write_patch(fd_, path_, patch_, false), conflict, "nothing was written");
+    EXPECT_ERROR(write_patch(*open_, patch_, false), conflict, "nothing was written");
     expect_file(after_);
-    write_patch(fd_, path_, patch_, true);
+    write_patch(*open_, patch_, true);
     expect_file(before_);
-    EXPECT_ERROR(write_patch(fd_, path_, patch_, true), conflict, "nothing was written");
+    EXPECT_ERROR(write_patch(*open_, patch_, true), conflict, "nothing was written");
     expect_file(before_);
   }
   void expect_file(const std::string& expected) const {
@@ -64,7 +64,7 @@ class Case {
   }
   void expect_read(const std::string& expected) const {
     std::size_t next = 0;
-    read_ranges(fd_, path_, patch_.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+    read_ranges(*open_, patch_.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
       ASSERT_LT(next, patch_.ranges.size());
       EXPECT_EQ(&range, &patch_.ranges[next++]);
       EXPECT_EQ(std::string(found, found + range.bytes), expected.substr(range.offset, range.bytes));
@@ -78,7 +78,7 @@ class Case {
   std::filesystem::path path_;
   std::string before_, after_;
   Patch patch_;
-  FileDescriptor fd_;
+  std::optional<FileRun> open_;
 };
 
 /// `count` ranges of 3 bytes, of which the last ends `length` bytes after the first begins.
@@ -151,15 +151,15 @@ TEST(WritePatch, ATailIsAppendedAndCutOff) {
   grows.expect_there_and_back();
   // Somebody appended a byte: neither way is taken.
   write_bytes(grows.path_, grows.before_ + "x");
-  EXPECT_ERROR(write_patch(grows.fd_, grows.path_, grows.patch_, false), conflict,
+  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, false), conflict,
                "has 5001 bytes, not 5000");
   write_bytes(grows.path_, grows.after_ + "x");
-  EXPECT_ERROR(write_patch(grows.fd_, grows.path_, grows.patch_, true), conflict,
+  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, true), conflict,
                "has 75001 bytes, not 75000");
   std::string other = grows.after_;
   other[60'000] = static_cast<char>(other[60'000] ^ 1);
   write_bytes(grows.path_, other);
-  EXPECT_ERROR(write_patch(grows.fd_, grows.path_, grows.patch_, true), conflict, "byte 60000 is");
+  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, true), conflict, "byte 60000 is");
   grows.expect_file(other);
 }
 
@@ -172,7 +172,7 @@ TEST(WritePatch, AByteThatDiffersInAnyRangeStopsIt) {
       const std::uint64_t at = range.offset + 2;
       other[at] = static_cast<char>(other[at] ^ 0x80);
       write_bytes(one.path_, other);
-      EXPECT_ERROR(write_patch(one.fd_, one.path_, one.patch_, false), conflict,
+      EXPECT_ERROR(write_patch(*one.open_, one.patch_, false), conflict,
                    "byte " + std::to_string(at) + " is");
       one.expect_file(other);
     }
@@ -184,7 +184,7 @@ TEST(WriteRanges, AFileThatEndsBeforeARangeIsAnError) {
   for (const std::uint64_t count : {std::uint64_t{2}, 2 * dense}) {
     const Case one(scratch, spread(3, count, 600));
     std::filesystem::resize_file(one.path_, 602);
-    EXPECT_ERROR(read_ranges(one.fd_, one.path_, one.patch_.ranges, [](const auto&, const auto*) {}),
+    EXPECT_ERROR(read_ranges(*one.open_, one.patch_.ranges, [](const auto&, const auto*) {}),
                  bad_file, one.path_.string());
   }
 }

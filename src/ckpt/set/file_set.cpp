@@ -1,0 +1,140 @@
+#include "ckpt/set/file_set.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "archive/bounded_file.h"
+#include "archive/distributed_metadata.h"
+#include "core/error.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t most_index = std::uint64_t{64} << 20U;
+constexpr std::string_view metadata_name = ".metadata";
+constexpr std::array<std::string_view, 2> index_ends = {".index.json", ".weights.json"};
+/// Where a folder has several, transformers and diffusers take the first of these.
+constexpr std::array<std::string_view, 2> first_indexes = {"model.safetensors.index.json",
+                                                           "pytorch_model.bin.index.json"};
+constexpr std::array<std::string_view, 4> models = {"model.safetensors", "adapter_model.safetensors",
+                                                    "diffusion_pytorch_model.safetensors",
+                                                    "pytorch_model.bin"};
+constexpr std::array<std::string_view, 2> optimizers = {"optimizer.pt", "optimizer.bin"};
+
+bool is_index(std::string_view name) {
+  return std::any_of(index_ends.begin(), index_ends.end(), [name](std::string_view end) {
+    return name.size() > end.size() && name.ends_with(end);
+  });
+}
+
+bool has_file(const std::filesystem::path& folder, std::string_view name) {
+  std::error_code none;
+  return std::filesystem::is_regular_file(folder / name, none);
+}
+
+/// The index to read; "" if the folder has none.
+std::string index_in(const std::filesystem::path& folder) {
+  for (const std::string_view name : first_indexes) {
+    if (has_file(folder, name)) return std::string(name);
+  }
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (is_index(name) && entry.is_regular_file(none)) names.push_back(name);
+  }
+  if (names.size() < 2) return names.empty() ? "" : names.front();
+  std::sort(names.begin(), names.end());
+  fail(ErrorCode::bad_input, "{}: holds several checkpoints; name the index of one: {}", folder.string(),
+       fmt::join(names, ", "));
+}
+
+json parse_index(const std::filesystem::path& path) {
+  const archive::BoundedFile file(path);
+  if (file.size() > most_index) {
+    fail(ErrorCode::unsupported, "{}: has {} bytes; at most {} of an index are read", path.string(),
+         file.size(), most_index);
+  }
+  const auto text = file.read(0, file.size(), "the index");
+  json document = json::parse(text, nullptr, false);
+  if (document.is_object() && document.contains("weight_map") && document["weight_map"].is_object())
+    return document;
+  fail(ErrorCode::bad_file, "{}: is not the index of a checkpoint: it has no object weight_map",
+       path.string());
+}
+
+void read_index(FileSet& set) {
+  const auto path = set.folder / set.index;
+  const json document = parse_index(path);
+  std::set<std::string> files;
+  for (const auto& [tensor, place] : document["weight_map"].items()) {
+    const json names = place.is_array() ? place : json::array({place});
+    for (const json& name : names) {
+      if (!name.is_string() || !archive::stays_in_folder(name.get<std::string>())) {
+        fail(ErrorCode::bad_file, "{}: weight_map: the file of {} is not a name in its folder", path.string(),
+             archive::printable(tensor));
+      }
+      files.insert(name.get<std::string>());
+      if (!place.is_array()) set.indexed.emplace(tensor, name.get<std::string>());
+    }
+  }
+  for (const std::string& name : files) {
+    if (!has_file(set.folder, name)) {
+      fail(ErrorCode::not_found, "{}: is missing, and {} names it", (set.folder / name).string(), set.index);
+    }
+    set.files.push_back({name, ""});
+  }
+  if (files.empty()) fail(ErrorCode::bad_file, "{}: its weight_map names no file", path.string());
+}
+
+void add_optimizer(FileSet& set) {
+  for (const std::string_view name : optimizers) {
+    if (!has_file(set.folder, name)) continue;
+    set.files.push_back({std::string(name), "optimizer/"});
+    return;
+  }
+}
+
+}  // namespace
+
+std::filesystem::path root_of_set(const std::filesystem::path& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) return path.has_filename() ? path : path.parent_path();
+  if (!is_index(path.filename().string())) return path;
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+std::optional<FileSet> find_file_set(const std::filesystem::path& path) {
+  FileSet set{.folder = root_of_set(path), .index = ""};
+  std::error_code none;
+  if (!std::filesystem::is_directory(set.folder, none)) return std::nullopt;
+  const bool named = !std::filesystem::is_directory(path, none);
+  if (named && !std::filesystem::exists(path, none)) return std::nullopt;
+  if (!named && has_file(set.folder, metadata_name)) {
+    set.kind = SetKind::distributed;
+    set.index = metadata_name;
+    return set;
+  }
+  set.index = named ? path.filename().string() : index_in(set.folder);
+  if (!set.index.empty()) {
+    set.kind = SetKind::indexed;
+    read_index(set);
+  } else {
+    const auto model = std::find_if(models.begin(), models.end(),
+                                    [&](std::string_view name) { return has_file(set.folder, name); });
+    if (model == models.end()) return std::nullopt;
+    set.files.push_back({std::string(*model), ""});
+  }
+  add_optimizer(set);
+  return set;
+}
+
+}  // namespace bitrift::ckpt

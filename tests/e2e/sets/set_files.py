@@ -1,0 +1,187 @@
+"""Checkpoints in several files, written by the libraries whose formats they are, and read back by them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+Arrays = dict[str, np.ndarray]
+
+
+def bits_of(tensor: torch.Tensor) -> np.ndarray:
+    """The stored bytes of a tensor's elements, so that NaN equals NaN."""
+    return tensor.detach().contiguous().view(torch.uint8).numpy().copy() if tensor.dim() else tensor.numpy().copy()
+
+
+def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 4))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.randn(5, 6)).square().sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def flat(value: object, path: str = "") -> Arrays:
+    """The tensors of nested dicts, by their keys joined with '/'."""
+    if isinstance(value, torch.Tensor):
+        return {path: bits_of(value)}
+    if not isinstance(value, dict):
+        return {}
+    found: Arrays = {}
+    for key, one in value.items():
+        found |= flat(one, f"{path}/{key}" if path else str(key))
+    return found
+
+
+# --- torch.distributed.checkpoint ---
+
+
+def _save_sharded(rank: int, folder: str, port: int) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+    model, optimizer = trained()
+    state = {name: value.detach() for name, value in model.state_dict().items()}
+    state["0.weight"] = distribute_tensor(state["0.weight"], mesh, [Shard(0)])
+    state["0.bias"] = distribute_tensor(state["0.bias"], mesh, [Replicate()])
+    state["3.weight"] = distribute_tensor(state["3.weight"], mesh, [Shard(1)])
+    state["odd"] = distribute_tensor(torch.arange(33, dtype=torch.bfloat16).reshape(3, 11), mesh, [Shard(0)])
+    dcp.save({"model": state, "optim": optimizer.state_dict(), "epoch": 5}, checkpoint_id=folder)
+    dist.destroy_process_group()
+
+
+def save_distributed(folder: Path) -> None:
+    """By two ranks: tensors are cut by rows, by columns, unevenly, and not at all."""
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mp.spawn(_save_sharded, (str(folder), port), nprocs=2)
+
+
+def read_distributed(folder: Path) -> Arrays:
+    state: dict = {}
+    _load_state_dict(state, storage_reader=FileSystemReader(folder), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    return flat(state)
+
+
+# --- Hugging Face ---
+
+
+def save_shards(folder: Path, names: str = "model-{:05}-of-00003.safetensors", optimizer: bool = True) -> None:
+    """Three shards with an index, as transformers writes them, and the optimizer of its Trainer."""
+    folder.mkdir()
+    model, adam = trained()
+    tensors = {name: value.detach() for name, value in model.state_dict().items()}
+    tensors["head"] = torch.randn(7, 3).bfloat16()
+    weight_map = {name: names.format(1 + i % 3) for i, name in enumerate(sorted(tensors))}
+    for shard in sorted(set(weight_map.values())):
+        held = {name: tensors[name] for name, place in weight_map.items() if place == shard}
+        if shard.endswith(".bin"):
+            torch.save(held, folder / shard)
+        else:
+            save_file(held, folder / shard, metadata={"format": "pt"})
+    index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
+    name = "pytorch_model.bin.index.json" if names.endswith(".bin") else "model.safetensors.index.json"
+    (folder / name).write_text(json.dumps(index))
+    (folder / "config.json").write_text('{"model_type": "mlp"}')
+    if optimizer:
+        torch.save(adam.state_dict(), folder / "optimizer.pt")
+        torch.save(torch.optim.lr_scheduler.StepLR(adam, 2).state_dict(), folder / "scheduler.pt")
+
+
+def save_bin_shards(folder: Path) -> None:
+    save_shards(folder, "pytorch_model-{:05}-of-00003.bin", optimizer=False)
+
+
+def save_folder(folder: Path) -> None:
+    """A folder of the Trainer of transformers whose model is one file."""
+    folder.mkdir()
+    model, adam = trained()
+    save_file(dict(model.state_dict()), folder / "model.safetensors", metadata={"format": "pt"})
+    torch.save(adam.state_dict(), folder / "optimizer.pt")
+    (folder / "trainer_state.json").write_text('{"global_step": 5}')
+
+
+def read_shards(folder: Path) -> Arrays:
+    found: Arrays = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".safetensors":
+            found |= flat(load_file(path))
+        elif path.suffix == ".bin":
+            found |= flat(torch.load(path))
+        elif path.name == "optimizer.pt":
+            found |= flat({"optimizer": torch.load(path)})
+    return found
+
+
+# --- Keras ---
+
+
+def save_keras(folder: Path) -> None:
+    """The layout of keras.saving.SaveableShardedWeights: HDF5 files, and the layers that each holds."""
+    folder.mkdir()
+    model, _ = trained()
+    weight_map = {}
+    for number, name in enumerate(("dense", "dense_1")):
+        layer = model[3 * number]
+        shard = f"model_{number:05}.weights.h5"
+        with h5py.File(folder / shard, "w") as file:
+            group = file.create_group(f"layers/{name}/vars")
+            group["0"] = layer.weight.detach().numpy().T
+            group["1"] = layer.bias.detach().numpy()
+        weight_map[f"/layers/{name}/vars"] = [shard]
+    (folder / "model.weights.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+
+
+def read_keras(folder: Path) -> Arrays:
+    found: Arrays = {}
+
+    def take(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()].view(np.uint8)
+
+    for path in sorted(folder.glob("*.h5")):
+        with h5py.File(path) as file:
+            file.visititems(take)
+    return found
+
+
+class Kind(NamedTuple):
+    save: Callable[[Path], None]
+    read: Callable[[Path], Arrays]
+    index: str  # the file that names the others; "" if none does
+    shard: str  # one of the others
+
+
+KINDS = {
+    "distributed": Kind(save_distributed, read_distributed, ".metadata", "__1_0.distcp"),
+    "safetensors shards": Kind(
+        save_shards, read_shards, "model.safetensors.index.json", "model-00002-of-00003.safetensors"
+    ),
+    "PyTorch shards": Kind(
+        save_bin_shards, read_shards, "pytorch_model.bin.index.json", "pytorch_model-00002-of-00003.bin"
+    ),
+    "folder of a Trainer": Kind(save_folder, read_shards, "", "optimizer.pt"),
+    "Keras shards": Kind(save_keras, read_keras, "model.weights.json", "model_00001.weights.h5"),
+}

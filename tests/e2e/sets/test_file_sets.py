@@ -1,0 +1,252 @@
+"""Checkpoints in several files: listed as one, altered, undone, compared, verified; each read back by its library."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import bitrift
+import numpy as np
+import pytest
+from set_files import KINDS, read_shards, save_shards
+
+PROGRAM = Path(os.environ.get("BITRIFT_BIN_DIR", ".")) / "bitrift"
+
+
+def call(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+
+
+def done(*words: object) -> str:
+    ended = call(*words)
+    assert ended.returncode == 0, (words, ended.stderr)
+    return ended.stdout
+
+
+def refused(*words: object) -> str:
+    ended = call(*words)
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1, (ended.returncode, ended.stderr)
+    return ended.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("set") / "ckpt"
+    KINDS[request.param].save(folder)
+    return request.param, folder
+
+
+def changed_bits(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> dict[str, int]:
+    assert before.keys() == after.keys()
+    counts = {}
+    for name, old in before.items():
+        old_bytes, new_bytes = (np.frombuffer(one.tobytes(), np.uint8) for one in (old, after[name]))
+        if count := int(np.unpackbits(old_bytes ^ new_bytes).sum()):
+            counts[name] = count
+    return counts
+
+
+def test_lists_what_the_library_reads(kind: tuple[str, Path]) -> None:
+    name, folder = kind
+    listed = {one.path: one for one in bitrift.list_tensors(folder)}
+    read = KINDS[name].read(folder)
+    assert listed.keys() == read.keys()
+    for path, one in listed.items():
+        assert one.stored_bytes == read[path].nbytes, path
+    told = json.loads(done("ls", folder, "--json"))
+    assert {one["path"] for one in told["tensors"]} == read.keys()
+    roles = {one["role"] for one in told["tensors"]}
+    assert "weight" in roles and (name in ("Keras shards", "PyTorch shards") or "exp_avg" in roles)
+    index = KINDS[name].index
+    if index.endswith(".json"):
+        assert done("ls", folder / index).splitlines()[1:] == done("ls", f"{folder}/").splitlines()[1:]
+
+
+def test_faults_are_what_the_library_reads_back(kind: tuple[str, Path], tmp_path: Path) -> None:
+    name, folder = kind
+    before = KINDS[name].read(folder)
+    out, manifest = tmp_path / "out", tmp_path / "faults.json"
+    original = contents(folder)
+    told = json.loads(done("inject", folder, "-o", out, "--count", 40, "--seed", 5, "--manifest", manifest, "--json"))
+    expected: dict[str, int] = {}
+    for fault in told["faults"]:
+        expected[fault["tensor"]] = expected.get(fault["tensor"], 0) + len(fault["bits"])
+    assert changed_bits(before, KINDS[name].read(out)) == expected
+    altered = {path for path, data in contents(out).items() if data != original[path]}
+    assert altered == {fault["file"] for fault in told["faults"]} and contents(folder) == original
+    diff = json.loads(call("diff", folder, out, "--json").stdout)
+    assert {one["path"]: one["bits"] for one in diff["differences"]} == expected
+    done("inject", folder, "-o", tmp_path / "again", "--replay", manifest)
+    assert contents(tmp_path / "again") == contents(out)
+    assert call("verify", out).returncode == 0
+
+
+def test_draws_cover_all_files(kind: tuple[str, Path]) -> None:
+    """By their bits: 2,000 draws without a choice hit every file about as often as its share says."""
+    _, folder = kind
+    told = json.loads(done("inject", folder, "--dry-run", "--count", 2000, "--seed", 9, "--json"))
+    hits: dict[str, int] = {}
+    for fault in told["faults"]:
+        hits[fault["file"]] = hits.get(fault["file"], 0) + len(fault["bits"])
+    total = sum(hits.values())
+    bits: dict[str, int] = {}
+    for one in bitrift.list_tensors(folder):
+        assert one.refusal == "", one
+    drawn = {fault["tensor"] for fault in told["faults"]}
+    sizes = {one.path: 8 * one.stored_bytes for one in bitrift.list_tensors(folder)}
+    assert drawn >= {path for path, size in sizes.items() if size >= 40 * sum(sizes.values()) / 2000}
+    files = {one["path"]: one["file"] for one in json.loads(done("ls", folder, "--json"))["tensors"]}
+    for path, size in sizes.items():
+        if ", " not in files[path]:
+            bits[files[path]] = bits.get(files[path], 0) + size
+    for file, size in bits.items():
+        share = size / sum(sizes.values())
+        assert hits.get(file, 0) / total >= share - 5 * (share / total) ** 0.5, file
+
+
+def test_in_place_and_back(kind: tuple[str, Path], tmp_path: Path) -> None:
+    name, folder = kind
+    place = tmp_path / "here"
+    shutil.copytree(folder, place)
+    original = contents(place)
+    before = KINDS[name].read(place)
+    done("inject", place, "--in-place", "--count", 9, "--seed", 2)
+    assert changed_bits(before, KINDS[name].read(place)) and contents(place) != original
+    assert (tmp_path / "here.undo").is_file() and "undo it first" in refused("inject", place, "--in-place")
+    done("undo", f"{place}/")
+    assert contents(place) == original and not (tmp_path / "here.undo").exists()
+    done("inject", place, "--in-place", "--count", 9, "--seed", 2)
+    shard = place / KINDS[name].shard
+    shard.write_bytes(shard.read_bytes() + b"x")
+    assert "changed since" in refused("undo", place)
+
+
+@pytest.mark.parametrize("plane", ["storage", "metadata"])
+def test_other_planes(kind: tuple[str, Path], plane: str, tmp_path: Path) -> None:
+    _, folder = kind
+    original, out = contents(folder), tmp_path / "out"
+    told = json.loads(done("inject", folder, "-o", out, "--plane", plane, "--count", 25, "--seed", 4, "--json"))
+    bits: dict[str, int] = {}
+    for fault in told["faults"]:
+        bits[fault["file"]] = bits.get(fault["file"], 0) + len(fault["bits"])
+    after = contents(out)
+    found = {}
+    for path, data in original.items():
+        if data != after[path]:
+            old, new = np.frombuffer(data, np.uint8), np.frombuffer(after[path], np.uint8)
+            found[path] = int(np.unpackbits(old ^ new).sum())
+    assert found == bits and sum(bits.values()) == 25
+
+
+def test_what_is_missing_or_damaged_is_named(kind: tuple[str, Path], tmp_path: Path) -> None:
+    name, folder = kind
+    one = KINDS[name]
+    if one.index:
+        missing = tmp_path / "missing"
+        shutil.copytree(folder, missing)
+        (missing / one.shard).unlink()
+        for command in ("ls", "verify"):
+            told = refused(command, missing)
+            assert f"{one.shard}: is missing" in told and one.index in told
+    if one.shard.endswith((".distcp", ".bin", ".pt")):
+        bad = tmp_path / "bad"
+        shutil.copytree(folder, bad)
+        data = bytearray((bad / one.shard).read_bytes())
+        weight = KINDS[name].read(folder)["model/0.weight" if one.index == ".metadata" else "optimizer/state/0/exp_avg"
+                                           if one.index == "" else "0.weight"].tobytes()  # fmt: skip
+        place = data.find(weight[-60:])
+        if place >= 0:
+            data[place + 7] ^= 8
+            (bad / one.shard).write_bytes(data)
+            ended = call("verify", bad)
+            assert ended.returncode == 1 and f"{one.shard}: member" in ended.stdout, ended.stdout
+    cut = tmp_path / "cut"
+    shutil.copytree(folder, cut)
+    data = (cut / one.shard).read_bytes()
+    (cut / one.shard).write_bytes(data[: len(data) // 2])
+    assert one.shard in refused("ls", cut)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "told"),
+    [
+        ('{"a": "../model.safetensors"}', "not a name in its folder"),
+        ('{"a": "/etc/passwd"}', "not a name in its folder"),
+        ('{"a": 3}', "not a name in its folder"),
+        ('{"a": ["model-00001-of-00003.safetensors", null]}', "not a name in its folder"),
+        ("{}", "names no file"),
+        ('{"nowhere": "model-00001-of-00003.safetensors"}', "does not hold tensor nowhere"),
+        ("[1]", "no object weight_map"),
+        ('"text', "no object weight_map"),
+    ],
+)
+def test_indexes_that_lie(weight_map: str, told: str, tmp_path: Path) -> None:
+    folder = tmp_path / "ckpt"
+    save_shards(folder)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ' + weight_map + "}")
+    assert told in refused("ls", folder)
+
+
+def test_which_of_several(tmp_path: Path) -> None:
+    folder = tmp_path / "ckpt"
+    save_shards(folder)
+    for name in ("a.weights.json", "b.safetensors.index.json"):
+        shutil.copy(folder / "model.safetensors.index.json", folder / name)
+    assert "4 files" not in done("ls", folder)  # the names that transformers uses come first
+    (folder / "model.safetensors.index.json").unlink()
+    assert "name the index of one: a.weights.json, b.safetensors.index.json" in refused("ls", folder)
+    done("ls", folder / "b.safetensors.index.json")
+
+
+def test_outputs(tmp_path: Path) -> None:
+    folder = tmp_path / "ckpt"
+    save_shards(folder)
+    (folder / "sub").mkdir()
+    (folder / "sub" / "note.txt").write_text("kept")
+    (folder / "link").symlink_to(folder / "config.json")
+    assert "inside of the folder" in refused("inject", folder, "-o", folder / "out")
+    assert "is the input file" in refused("inject", folder, "-o", f"{folder}/../ckpt")
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").touch()
+    assert "exists already" in refused("inject", folder, "-o", full)
+    done("inject", folder / "model.safetensors.index.json", "-o", tmp_path / "new/", "--seed", 1)
+    assert (tmp_path / "new" / "sub" / "note.txt").read_text() == "kept"
+    assert contents(tmp_path / "new").keys() == contents(folder).keys()
+    assert {path.name for path in tmp_path.iterdir()} == {"ckpt", "full", "new"}
+    assert "several files" in refused("repair", folder, "-o", tmp_path / "fixed")
+
+
+def test_links_are_not_altered_in_place(tmp_path: Path) -> None:
+    """A folder of the Hub's cache holds symbolic links to blobs, which other folders share."""
+    blobs, folder = tmp_path / "blobs", tmp_path / "snapshot"
+    save_shards(blobs, optimizer=False)
+    folder.mkdir()
+    for path in blobs.iterdir():
+        (folder / path.name).symlink_to(path)
+    original = contents(blobs)
+    done("inject", folder, "-o", tmp_path / "copy", "--seed", 1)
+    assert not any(path.is_symlink() for path in (tmp_path / "copy").iterdir())
+    assert "symbolic link" in refused("inject", folder, "--in-place", "--seed", 1)
+    assert contents(blobs) == original and not (tmp_path / "snapshot.undo").exists()
+    assert changed_bits(read_shards(blobs), read_shards(tmp_path / "copy"))
+
+
+def test_a_pickle_that_would_act_does_not(tmp_path: Path) -> None:
+    import pickle
+
+    class Act:
+        def __reduce__(self) -> tuple:
+            return (Path.touch, (tmp_path / "acted",))
+
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt" / ".metadata").write_bytes(pickle.dumps({"state_dict_metadata": Act()}))
+    assert "is not the metadata" in refused("ls", tmp_path / "ckpt")
+    assert not (tmp_path / "acted").exists()
