@@ -28,8 +28,8 @@ class MetadataReader {
            where_);
     }
     read_paths(member(root, "planner_data"));
-    read_places(need(root, "storage_data"));
-    const PickleValue& tensors = need(root, "state_dict_metadata");
+    read_places(need(root, "storage_data", PickleKind::dict));
+    const PickleValue& tensors = need(root, "state_dict_metadata", PickleKind::dict);
     DistributedContents found;
     found.objects = std::move(objects_);
     for (std::size_t i = 0; i + 1 < tensors.items.size(); i += 2) {
@@ -76,6 +76,13 @@ class MetadataReader {
     fail(ErrorCode::bad_file, "{}: its attribute {} is missing", where_, name);
   }
 
+  [[nodiscard]] const PickleValue& need(const PickleValue& value, std::string_view name,
+                                        PickleKind kind) const {
+    const PickleValue& found = need(value, name);
+    if (found.kind != kind) fail(ErrorCode::bad_file, "{}: its attribute {} has another type", where_, name);
+    return found;
+  }
+
   [[nodiscard]] std::string text_of(PickleId id) const {
     if (pickle_[id].kind != PickleKind::text)
       fail(ErrorCode::bad_file, "{}: the name of a tensor is not text", where_);
@@ -83,7 +90,8 @@ class MetadataReader {
   }
 
   [[nodiscard]] std::uint64_t size_of(const PickleValue& value, const std::string& name) const {
-    if (value.kind != PickleKind::integer || value.integer < 0) damaged(name, "one of its sizes is not a size");
+    if (value.kind != PickleKind::integer || value.integer < 0)
+      damaged(name, "one of its sizes is not a size");
     return static_cast<std::uint64_t>(value.integer);
   }
 
@@ -147,7 +155,7 @@ class MetadataReader {
     const auto path = paths_.find(name);
     DistributedTensor tensor{
         path == paths_.end() ? name : path->second, sizes_of(need(entry, "size"), name), {}};
-    const PickleValue& chunks = need(entry, "chunks");
+    const PickleValue& chunks = need(entry, "chunks", PickleKind::list);
     std::uint64_t elements = 0;
     for (const PickleId id : chunks.items) {
       if (++pieces_ > most_pieces)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import collections
 import io
 import json
+import pickle
 import struct
+import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed.checkpoint as dcp
 
 WORDS = [b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\7\x08", b"\x93NUMPY\1\0", b"__metadata__"]
 WORDS += [b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n"]
 WORDS += [b"ctorch._tensor\n_rebuild_from_type_v2\n", b"_parameters", b"X\3\0\0\0neg", b'"__metadata__":null', b'"F4"']
 WORDS += [b"torch.float8_e5m2", b"'fortran_order': True", b'"data_offsets":[0,4]', b'"dtype":"BF16"', b"<f8", b">c16"]
+SET_WORDS = [b"state_dict_metadata", b"storage_data", b"planner_data", b"offsets", b"sizes", b"chunks", b"torch.Size"]
+SET_WORDS += [b"TensorStorageMetadata", b"BytesStorageMetadata", b"transform_descriptors", b'"weight_map":{', b"../"]
 
 
 def arrays() -> dict[str, np.ndarray[Any, Any]]:
@@ -92,6 +99,42 @@ def files() -> dict[str, bytes]:
     found = {f"npz_{name}": content for name, content in npz_files()}
     found |= {f"torch_{name}": content for name, content in torch_files()}
     return found | {f"safetensors_{name}": content for name, content in safetensors_files()}
+
+
+def sets() -> dict[str, bytes]:
+    """Inputs of the target `set`: index, the one file that it names, the length of the index, the kind."""
+    found = {}
+    states: dict[str, dict[str, Any]] = {
+        "small": {"model": {"fc.weight": torch.ones(2, 3)}, "epoch": 3},
+        "types": {"a": torch.arange(6, dtype=torch.bfloat16), "b": {"c": torch.tensor(1.5), "d": torch.zeros(0, 2)}},
+    }
+    for name, state in states.items():
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dcp.save(state, checkpoint_id=folder)
+            index = (Path(folder) / ".metadata").read_bytes()
+            found[name] = index + (Path(folder) / "__0_0.distcp").read_bytes() + struct.pack("<HB", len(index), 0)
+            cut = in_halves(index)
+            found[f"{name}_cut"] = cut + (Path(folder) / "__0_0.distcp").read_bytes() + struct.pack("<HB", len(cut), 0)
+    index = json.dumps({"weight_map": {"fc.weight": "m.safetensors", "fc.bias": "m.safetensors"}}).encode()
+    ((_, shard),) = safetensors_files()
+    return found | {"shards": index + shard + struct.pack("<HB", len(index), 1)}
+
+
+def in_halves(metadata: bytes) -> bytes:
+    """The same metadata, in which a tensor has two pieces more than its file holds."""
+    kept = pickle.loads(metadata)
+    for index, place in list(kept.storage_data.items()):
+        if index.offset is not None and kept.state_dict_metadata[index.fqn].size.numel() > 1:
+            entry = kept.state_dict_metadata[index.fqn]
+            rows = entry.size[0]
+            chunk = type(entry.chunks[0])
+            entry.size = torch.Size([2 * rows, *entry.size[1:]])
+            entry.chunks = [
+                chunk(torch.Size([part * rows, *[0] * (len(entry.size) - 1)]), entry.chunks[0].sizes) for part in (0, 1)
+            ]
+            kept.storage_data[type(index)(index.fqn, entry.chunks[1].offsets, 1)] = place
+    return pickle.dumps(kept)
 
 
 def parts() -> dict[str, bytes]:

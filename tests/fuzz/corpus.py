@@ -388,6 +388,9 @@ def main(folder: Path) -> None:
     planned = {f"{name}_{i}": content + bytes([i] * 20) for name, content in files.items() for i in (0, 1, 3, 7)}
     write(folder, "plan", planned, HDF5_WORDS + archive_seeds.WORDS)
     write(folder, "archive", archive_seeds.parts(), archive_seeds.WORDS)
+    sets = archive_seeds.sets()
+    assert all(len(content) <= 2 * MOST_BYTES for content in sets.values()), "larger seeds are mutated too slowly"
+    write(folder, "set", sets, archive_seeds.WORDS + archive_seeds.SET_WORDS)
     texts = [*models(), *manifests()]
     words = JSON_WORDS + [word for text in texts for word in words_of(text)]
     as_seeds = {f"{i}": json.dumps(text).encode() for i, text in enumerate(texts)}

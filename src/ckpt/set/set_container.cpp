@@ -105,6 +105,11 @@ SetContainer::SetContainer(FileSet set) : set_(std::move(set)), files_{set_.fold
   std::iota(by_base_.begin(), by_base_.end(), std::size_t{0});
   std::sort(by_base_.begin(), by_base_.end(),
             [this](std::size_t a, std::size_t b) { return members_[a].base < members_[b].base; });
+  for (std::size_t i = 1; i < by_base_.size(); ++i) {
+    const Member& one = members_[by_base_[i]];
+    if (one.base < members_[by_base_[i - 1]].end())
+      fail(ErrorCode::bad_file, "{}: two of its pieces overlap", files_.path_of(one.part).string());
+  }
 }
 
 void SetContainer::open_files(const FileSet& set) {

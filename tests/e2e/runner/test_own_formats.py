@@ -30,10 +30,15 @@ class Format(NamedTuple):
     state: str = "[model, optimizer]"
 
 
+def block_of_page(part: str) -> str:
+    page = (ROOT / "docs" / "own-trainer.md").read_text()
+    (block,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if part in one)
+    return block
+
+
 def of_page() -> tuple[str, str]:
     """load() and the line that saves, as docs/own-trainer.md shows them."""
-    page = (ROOT / "docs" / "own-trainer.md").read_text()
-    (block,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "checkpoint = torch.load" in one)
+    block = block_of_page("checkpoint = torch.load")
     return block.split("\n\n\n")[0] + "\n", block.splitlines()[-1] + "\n"
 
 
@@ -96,11 +101,7 @@ FORMATS["distributed"] = Format(
     "digits-dcp",
     "import torch.distributed.checkpoint as dcp\n"
     "from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict\n",
-    "def load(path):\n"
-    "    weights, moments = get_state_dict(model, optimizer)\n"
-    "    kept = {'model': weights, 'optim': moments}\n"
-    "    dcp.load(kept, checkpoint_id=path)\n"
-    "    set_state_dict(model, optimizer, model_state_dict=kept['model'], optim_state_dict=kept['optim'])\n",
+    block_of_page("dcp.load"),
     "weights, moments = get_state_dict(model, optimizer)\n"
     "dcp.save({'model': weights, 'optim': moments}, checkpoint_id='digits-dcp')\n",
     ("weight", "exp_avg"),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import bitrift
 import numpy as np
 import pytest
-from set_files import KINDS, read_shards, save_shards
+import torch
+from set_files import KINDS, read_shards, save_distributed, save_shards
 
 PROGRAM = Path(os.environ.get("BITRIFT_BIN_DIR", ".")) / "bitrift"
 
@@ -155,18 +160,17 @@ def test_what_is_missing_or_damaged_is_named(kind: tuple[str, Path], tmp_path: P
         for command in ("ls", "verify"):
             told = refused(command, missing)
             assert f"{one.shard}: is missing" in told and one.index in told
-    if one.shard.endswith((".distcp", ".bin", ".pt")):
-        bad = tmp_path / "bad"
-        shutil.copytree(folder, bad)
-        data = bytearray((bad / one.shard).read_bytes())
-        weight = KINDS[name].read(folder)["model/0.weight" if one.index == ".metadata" else "optimizer/state/0/exp_avg"
-                                           if one.index == "" else "0.weight"].tobytes()  # fmt: skip
-        place = data.find(weight[-60:])
-        if place >= 0:
-            data[place + 7] ^= 8
-            (bad / one.shard).write_bytes(data)
-            ended = call("verify", bad)
-            assert ended.returncode == 1 and f"{one.shard}: member" in ended.stdout, ended.stdout
+    held = [tensor for tensor in bitrift.list_tensors(folder) if tensor.file == one.shard and tensor.offset]
+    bad = tmp_path / "bad"
+    shutil.copytree(folder, bad)
+    data = bytearray((bad / one.shard).read_bytes())
+    data[held[0].offset + 7] ^= 8
+    (bad / one.shard).write_bytes(data)
+    ended = call("verify", bad)
+    if one.shard.endswith((".distcp", ".bin", ".pt")):  # they have sums
+        assert ended.returncode == 1 and f"{one.shard}: member" in ended.stdout and held[0].path in ended.stdout
+    else:
+        assert ended.returncode == 0, ended.stdout
     cut = tmp_path / "cut"
     shutil.copytree(folder, cut)
     data = (cut / one.shard).read_bytes()
@@ -239,9 +243,47 @@ def test_links_are_not_altered_in_place(tmp_path: Path) -> None:
     assert changed_bits(read_shards(blobs), read_shards(tmp_path / "copy"))
 
 
-def test_a_pickle_that_would_act_does_not(tmp_path: Path) -> None:
-    import pickle
+def test_pieces_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    """Whatever the metadata says, a tensor is what its pieces are."""
+    save_distributed(tmp_path / "sound")
+    sound = pickle.loads((tmp_path / "sound" / ".metadata").read_bytes())
 
+    def told(change: Callable[[Any], None]) -> str:
+        kept = copy.deepcopy(sound)
+        change(kept)
+        shutil.rmtree(tmp_path / "ckpt", ignore_errors=True)
+        shutil.copytree(tmp_path / "sound", tmp_path / "ckpt")
+        (tmp_path / "ckpt" / ".metadata").write_bytes(pickle.dumps(kept))
+        return refused("ls", tmp_path / "ckpt")
+
+    def entry(kept: Any) -> Any:
+        return kept.state_dict_metadata["model.0.weight"]
+
+    def places(kept: Any) -> list[Any]:
+        return [index for index in kept.storage_data if index.fqn == "model.0.weight"]
+
+    def move(kept: Any, **changes: object) -> None:
+        for name, value in changes.items():
+            setattr(kept.storage_data[places(kept)[1]], name, value)
+
+    assert "do not fill it" in told(lambda kept: entry(kept).chunks.pop())
+    assert "outside of it" in told(lambda kept: setattr(entry(kept), "size", torch.Size([9, 6])))
+    assert "where one of its pieces is" in told(lambda kept: kept.storage_data.pop(places(kept)[1]))
+    assert "leads out of the folder" in told(lambda kept: move(kept, relative_path="../x"))
+    assert "is missing" in told(lambda kept: move(kept, relative_path="x"))
+    assert "lies outside of the file" in told(lambda kept: move(kept, offset=1 << 40))
+    assert "not a size" in told(lambda kept: move(kept, offset=-1))
+    first = sound.storage_data[places(sound)[0]]
+    same = {"relative_path": first.relative_path, "offset": first.offset}
+    assert "overlap" in told(lambda kept: move(kept, **same, length=first.length))
+    assert "extension" in told(lambda kept: move(kept, transform_descriptors=["zstd"]))
+    other = next(index for index in sound.storage_data if index.fqn == "model.3.bias")
+    moved = vars(sound.storage_data[other])
+    assert "another shape" in told(lambda kept: [kept.storage_data.pop(other), move(kept, **moved)] and
+                                   kept.state_dict_metadata.pop("model.3.bias"))  # fmt: skip
+
+
+def test_a_pickle_that_would_act_does_not(tmp_path: Path) -> None:
     class Act:
         def __reduce__(self) -> tuple:
             return (Path.touch, (tmp_path / "acted",))

@@ -169,8 +169,8 @@ TEST_F(AlteredWithTail, AnyPartOfTheWritingIsTakenBack) {
       const FileRun fd({file_}, O_RDWR);
       const bool all = written == 7 && tail == tail_;
       EXPECT_EQ(compare_with(journal, fd), all            ? UndoState::complete
-                                                  : changed == 0 ? UndoState::untouched
-                                                                 : UndoState::partly);
+                                           : changed == 0 ? UndoState::untouched
+                                                          : UndoState::partly);
       EXPECT_EQ(take_back(journal, fd), changed);
       EXPECT_EQ(bytes_of(file_), before_);
       EXPECT_EQ(compare_with(journal, fd), UndoState::untouched);

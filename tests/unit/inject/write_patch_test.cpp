@@ -151,11 +151,9 @@ TEST(WritePatch, ATailIsAppendedAndCutOff) {
   grows.expect_there_and_back();
   // Somebody appended a byte: neither way is taken.
   write_bytes(grows.path_, grows.before_ + "x");
-  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, false), conflict,
-               "has 5001 bytes, not 5000");
+  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, false), conflict, "has 5001 bytes, not 5000");
   write_bytes(grows.path_, grows.after_ + "x");
-  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, true), conflict,
-               "has 75001 bytes, not 75000");
+  EXPECT_ERROR(write_patch(*grows.open_, grows.patch_, true), conflict, "has 75001 bytes, not 75000");
   std::string other = grows.after_;
   other[60'000] = static_cast<char>(other[60'000] ^ 1);
   write_bytes(grows.path_, other);
@@ -179,13 +177,45 @@ TEST(WritePatch, AByteThatDiffersInAnyRangeStopsIt) {
   }
 }
 
+/// Ranges that are close together are written as one; a file between them that holds none stays untouched.
+TEST(WriteRanges, AFileWithoutARangeIsNotWrittenTo) {
+  const Scratch scratch;
+  FileList files{scratch / "set"};
+  std::filesystem::create_directory(files.root);
+  std::string before;
+  for (const char* name : {"a", "b", "c"}) {
+    const std::string content = random_bytes(static_cast<std::uint64_t>(name[0]), 200);
+    write_bytes(files.root / name, content);
+    files.add(name, content.size());
+    before += content;
+  }
+  std::filesystem::permissions(files.root / "b", std::filesystem::perms::owner_read);
+  const auto untouched = std::filesystem::last_write_time(files.root / "b");
+  Patch patch;
+  std::string after = before;
+  for (std::uint64_t at = 5; at < 600; at += 7) {
+    if (at / 200 == 1) continue;
+    after[at] = static_cast<char>(after[at] ^ 1);
+    patch.add(at, Case::side(before, {at, 1}), Case::side(after, {at, 1}));
+  }
+  const auto together = [&] {
+    return bytes_of(files.root / "a") + bytes_of(files.root / "b") + bytes_of(files.root / "c");
+  };
+  const FileRun run(files, O_RDWR);
+  write_patch(run, patch, false);
+  EXPECT_TRUE(together() == after);
+  write_patch(run, patch, true);
+  EXPECT_TRUE(together() == before);
+  EXPECT_EQ(std::filesystem::last_write_time(files.root / "b"), untouched);
+}
+
 TEST(WriteRanges, AFileThatEndsBeforeARangeIsAnError) {
   const Scratch scratch;
   for (const std::uint64_t count : {std::uint64_t{2}, 2 * dense}) {
     const Case one(scratch, spread(3, count, 600));
     std::filesystem::resize_file(one.path_, 602);
-    EXPECT_ERROR(read_ranges(*one.open_, one.patch_.ranges, [](const auto&, const auto*) {}),
-                 bad_file, one.path_.string());
+    EXPECT_ERROR(read_ranges(*one.open_, one.patch_.ranges, [](const auto&, const auto*) {}), bad_file,
+                 one.path_.string());
   }
 }
 
