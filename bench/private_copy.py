@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as disk, tempfile.TemporaryDirectory(dir=shared) as memory:
         base = Path(disk) / "base"
         base.mkdir()
-        names = {}
+        names: dict[str, str] = {}
         for i in range(files):
             name = f"model-{i:05}-of-{files:05}.safetensors"
             tensors = {f"layers.{i}.{j}.weight": torch.randn(megabytes * 250_000 // files // 4) for j in range(4)}

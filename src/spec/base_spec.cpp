@@ -49,8 +49,8 @@ Json to_json(const BaseSpec& base) {
   return value;
 }
 
-constexpr std::array<std::string_view, 9> extensions = {
-    ".h5", ".weights.h5", ".pt", ".pth", ".bin", ".safetensors", ".npz", ".ckpt", ""};
+constexpr std::array<std::string_view, 10> extensions = {
+    ".h5", ".weights.h5", ".pt", ".pth", ".bin", ".safetensors", ".npz", ".ckpt", ".keras", ""};
 
 }  // namespace
 

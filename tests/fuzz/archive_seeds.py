@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import torch
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_saver import save
 
 WORDS = [b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\7\x08", b"\x93NUMPY\1\0", b"__metadata__"]
 WORDS += [b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n"]
@@ -95,8 +96,19 @@ def safetensors_files() -> Iterator[tuple[str, bytes]]:
     yield "small", struct.pack("<Q", len(text)) + text + bytes(range(28))
 
 
+def keras_archive() -> bytes:
+    held, archive = io.BytesIO(), io.BytesIO()
+    with h5py.File(held, "w", libver="latest") as file:
+        file["layers/dense/vars/0"] = np.ones((2, 3), "f4")
+        file.create_dataset("optimizer/vars/0", data=np.zeros((4, 6), "f4"), chunks=(2, 3), compression="gzip")
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("config.json", "{}")
+        zipped.writestr("model.weights.h5", held.getvalue())
+    return archive.getvalue()
+
+
 def files() -> dict[str, bytes]:
-    found = {f"npz_{name}": content for name, content in npz_files()}
+    found = {f"npz_{name}": content for name, content in npz_files()} | {"keras_archive": keras_archive()}
     found |= {f"torch_{name}": content for name, content in torch_files()}
     return found | {f"safetensors_{name}": content for name, content in safetensors_files()}
 
@@ -111,7 +123,7 @@ def sets() -> dict[str, bytes]:
     for name, state in states.items():
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            dcp.save(state, checkpoint_id=folder)
+            save(state, checkpoint_id=folder)
             index = (Path(folder) / ".metadata").read_bytes()
             found[name] = index + (Path(folder) / "__0_0.distcp").read_bytes() + struct.pack("<HB", len(index), 0)
             cut = in_halves(index)

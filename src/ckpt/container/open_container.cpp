@@ -14,6 +14,7 @@
 #include "archive/zip_directory.h"
 #include "ckpt/container/foreign_file.h"
 #include "ckpt/container/hdf5_container.h"
+#include "ckpt/container/keras_container.h"
 #include "ckpt/container/npz_container.h"
 #include "ckpt/container/safetensors_container.h"
 #include "ckpt/container/torch_container.h"
@@ -65,11 +66,8 @@ std::unique_ptr<Container> open_zip(std::unique_ptr<const archive::BoundedFile> 
   }
   bool array = directory.members().empty();  // numpy.savez() of nothing
   for (const archive::ZipMember& member : directory.members()) array = array || member.name.ends_with(".npy");
-  if (!array && directory.find("model.weights.h5") != nullptr) {
-    fail(ErrorCode::unsupported,
-         "{}: is a .keras archive; unpack model.weights.h5 from it (`unzip`), which bitrift reads",
-         file->name());
-  }
+  if (!array && directory.find(KerasContainer::weights_name) != nullptr)
+    return std::make_unique<KerasContainer>(std::move(file), std::move(directory), std::move(fd));
   if (!array) {
     fail(ErrorCode::unsupported,
          "{}: is a zip archive, but neither of torch.save (it has no data.pkl) nor of numpy.savez (it has no "

@@ -21,6 +21,7 @@ constexpr std::uint64_t block_bytes = 4096;
 
 struct Source::State {
   std::string name;
+  std::uint64_t first = 0;
   std::uint64_t size = 0;
   FileDescriptor fd;                 // none for bytes in memory
   std::vector<std::uint8_t> memory;  // those bytes, or the block that was read last
@@ -42,6 +43,14 @@ Source::Source(const std::filesystem::path& path) : state_(std::make_unique<Stat
   state_->size = static_cast<std::uint64_t>(status.st_size);
 }
 
+Source::Source(const std::filesystem::path& path, std::uint64_t first, std::uint64_t end) : Source(path) {
+  if (first > end || end > state_->size) {
+    fail(ErrorCode::bad_file, "{}: bytes {} to {} lie outside of the file", state_->name, first, end);
+  }
+  state_->first = first;
+  state_->size = end;
+}
+
 Source::Source(std::vector<std::uint8_t> bytes, std::string name) : state_(std::make_unique<State>()) {
   state_->name = std::move(name);
   state_->size = bytes.size();
@@ -53,6 +62,7 @@ Source::Source(Source&&) noexcept = default;
 Source& Source::operator=(Source&&) noexcept = default;
 
 std::uint64_t Source::size() const noexcept { return state_->size; }
+std::uint64_t Source::first() const noexcept { return state_->first; }
 const std::string& Source::name() const noexcept { return state_->name; }
 
 void Source::check(std::uint64_t offset, std::uint64_t count, std::string_view what) const {

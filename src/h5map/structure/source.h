@@ -24,11 +24,16 @@ class Source {
   /// Throws Error(not_found | io), Error(bad_file) when it is not a regular file.
   explicit Source(const std::filesystem::path& path);
   Source(std::vector<std::uint8_t> bytes, std::string name);
+  /// An HDF5 file inside of another file, whose bytes [first, end) it is: what is before counts as a user
+  /// block. Throws as the first does, and Error(bad_file) when the file does not have these bytes.
+  Source(const std::filesystem::path& path, std::uint64_t first, std::uint64_t end);
   ~Source();
   Source(Source&&) noexcept;
   Source& operator=(Source&&) noexcept;
 
   [[nodiscard]] std::uint64_t size() const noexcept;
+  /// The first place where the signature can be.
+  [[nodiscard]] std::uint64_t first() const noexcept;
   /// The path as the user gave it, for messages.
   [[nodiscard]] const std::string& name() const noexcept;
   /// Reads bytes [offset, offset + out.size()). `what` names the structure there, in a word or two, for the

@@ -18,10 +18,12 @@ constexpr unsigned kTreeSizesMessage = 0x13;
 constexpr unsigned kSharedTableMessage = 0x0f;
 
 std::optional<std::uint64_t> place_of_signature(const Source& source) {
-  for (std::uint64_t at = 0; at + kSignature.size() <= source.size(); at = at == 0 ? 512 : at * 2) {
+  const std::uint64_t first = source.first();
+  for (std::uint64_t block = 0; first + block + kSignature.size() <= source.size();
+       block = block == 0 ? 512 : block * 2) {
     std::array<std::uint8_t, 8> found{};
-    source.read(at, found, superblock_what);
-    if (found == kSignature) return at;
+    source.read(first + block, found, superblock_what);
+    if (found == kSignature) return first + block;
   }
   return std::nullopt;
 }

@@ -201,3 +201,70 @@ def test_a_killed_start_with_another_base_leaves_nothing_that_counts(tmp_path: P
     done = study.start("out", "--workers", 1, controls=NO_READERS, trials_per_stratum=1).finish()
     assert done.returncode == 0, done.stderr
     assert read_rows(out) == rows and not (out / "base.h5").exists()
+
+
+KERAS = """
+import os
+
+os.environ["KERAS_BACKEND"] = "torch"
+import bitrift.runner
+import digits
+import keras
+import torch
+
+keras.utils.set_random_seed(1)
+model = keras.Sequential(
+    [keras.layers.Input((1, 8, 8)), keras.layers.Flatten(), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
+)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.Adam(1e-3), loss)
+model.optimizer.build(model.trainable_variables)
+images, labels = (one.numpy() for one in digits.read("train").tensors)
+test_images, test_labels = (one.numpy() for one in digits.read("t10k").tensors)
+
+
+def train_epoch():
+    order = torch.randperm(len(labels)).numpy()
+    model.fit(images[order], labels[order], batch_size=64, shuffle=False, verbose=0)
+    return {"steps": 23}
+
+
+def evaluate():
+    logits = torch.as_tensor(model.predict(test_images, batch_size=360, verbose=0))
+    truth = torch.from_numpy(test_labels)
+    return torch.nn.functional.cross_entropy(logits, truth), (logits.argmax(1) == truth).float().mean()
+
+
+def load(path):
+    kept = keras.models.load_model(path)
+    for mine, theirs in zip(variables(), [*kept.variables, *kept.optimizer.variables], strict=True):
+        mine.assign(theirs.value)
+
+
+def variables():
+    return [*model.variables, *model.optimizer.variables]
+
+
+bitrift.runner.serve(
+    load=load, state=lambda: {one.path: one.value.detach() for one in variables()},
+    train_epoch=train_epoch, evaluate=evaluate,
+)
+for _ in range(3):
+    train_epoch()
+model.save("digits.keras")
+"""
+
+
+@pytest.mark.thorough
+def test_a_model_of_keras_is_its_own_base(tmp_path: Path) -> None:
+    study = OwnStudy(tmp_path, base="digits.keras")
+    study.script.write_text(KERAS)
+    study.spec["strata"] = {"roles": ["weight", "exp_avg"], "fields": ["exponent_msb"]}
+    study.train_base()
+    done = study.start("out", "--workers", 2).finish()
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(tmp_path / "out", check_crc=True)
+    trials = [row for row in rows.values() if row["kind"] == "trial"]
+    assert len(trials) == 6 and all(row["landed"] for row in trials)
+    assert {row["result"]["status"] for row in trials} <= {"done", "nonfinite"}
+    assert (tmp_path / "out" / "base.keras").read_bytes() == (tmp_path / "digits.keras").read_bytes()

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -138,20 +138,25 @@ def read_shards(folder: Path) -> Arrays:
 # --- Keras ---
 
 
+def keras_model() -> Any:
+    """Trained for one step, so that its optimizer has moments."""
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+
+    keras.utils.set_random_seed(1)
+    dense, norm = keras.layers.Dense, keras.layers.BatchNormalization
+    layers = [dense(16, name="first"), norm(name="norm"), dense(4, name="second")]
+    model = keras.Sequential([keras.layers.Input((8,)), *layers])
+    model.compile(keras.optimizers.Adam(1e-3, name="adam"), "mse")
+    draws = np.random.default_rng(1)
+    model.fit(draws.standard_normal((32, 8)), draws.standard_normal((32, 4)), verbose=0)
+    return model
+
+
 def save_keras(folder: Path) -> None:
-    """The layout of keras.saving.SaveableShardedWeights: HDF5 files, and the layers that each holds."""
+    """Weights that Keras has split into several files."""
     folder.mkdir()
-    model, _ = trained()
-    weight_map = {}
-    for number, name in enumerate(("dense", "dense_1")):
-        layer = model[3 * number]
-        shard = f"model_{number:05}.weights.h5"
-        with h5py.File(folder / shard, "w") as file:
-            group = file.create_group(f"layers/{name}/vars")
-            group["0"] = layer.weight.detach().numpy().T
-            group["1"] = layer.bias.detach().numpy()
-        weight_map[f"/layers/{name}/vars"] = [shard]
-    (folder / "model.weights.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+    keras_model().save_weights(folder / "model.weights.json", max_shard_size=1e-6)
 
 
 def read_keras(folder: Path) -> Arrays:
@@ -159,7 +164,7 @@ def read_keras(folder: Path) -> Arrays:
 
     def take(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
-            found[name] = item[()].view(np.uint8)
+            found[name] = np.asarray(item[()])
 
     for path in sorted(folder.glob("*.h5")):
         with h5py.File(path) as file:

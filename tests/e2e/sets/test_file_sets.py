@@ -18,6 +18,8 @@ import pytest
 import torch
 from set_files import KINDS, read_shards, save_distributed, save_shards
 
+# Keras converts its variables in a way that NumPy warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
 PROGRAM = Path(os.environ.get("BITRIFT_BIN_DIR", ".")) / "bitrift"
 
 
