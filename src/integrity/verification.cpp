@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "archive/zip_directory.h"
+#include "ckpt/container/open_container.h"
 #include "ckpt/format/hdf5_values.h"
 #include "ckpt/reader.h"
 #include "ckpt/set/file_set.h"
