@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include "ckpt/dialect/catalog.h"
 
 namespace bitrift::ckpt {
@@ -85,17 +87,36 @@ std::string layer_of_key(std::string_view key) {
 }
 
 /// Layers whose weight and bias parameters have other names: recurrent ones, attention's joint projection,
-/// weight normalisation (torch.nn.RNNBase, MultiheadAttention, utils.weight_norm).
-std::string role_of_variant(std::string_view name) {
+/// weight normalisation (torch.nn.RNNBase, MultiheadAttention, utils.weight_norm, utils.parametrizations),
+/// experts that share a tensor, and embeddings that are parameters of a model (transformers, timm).
+/// parent: the name before `name`.
+std::string role_of_variant(std::string_view name, std::string_view parent, std::size_t dimensions) {
   if (is_one_of<4>(name, {"weight_g", "weight_v", "weight_orig", "in_proj_weight"})) return "weight";
-  if (is_one_of<4>(name, {"q_proj_weight", "k_proj_weight", "v_proj_weight", "weight_hr_l0"}))
-    return "weight";
-  if (name == "in_proj_bias") return "bias";
+  if (is_one_of<3>(name, {"q_proj_weight", "k_proj_weight", "v_proj_weight"})) return "weight";
+  if (is_one_of<4>(name, {"q_bias", "k_bias", "v_bias", "final_logits_bias"}) || name.ends_with("_proj_bias"))
+    return "bias";
+  const bool kept = is_one_of<3>(name, {"original", "original0", "original1"});
+  if (kept && (parent == "weight" || parent == "bias")) return std::string(parent);
   for (const std::string_view kind : {"weight", "bias"}) {
-    const std::string stem = std::string(kind) + '_';
-    if (name.starts_with(stem + "ih_l") || name.starts_with(stem + "hh_l")) return std::string(kind);
+    for (const std::string_view of : {"_ih_l", "_hh_l", "_hr_l"}) {
+      if (name.starts_with(std::string(kind).append(of))) return std::string(kind);
+    }
   }
-  return "unknown";
+  constexpr std::array<std::string_view, 16> matrices = {"gate_up_proj",      "gate_proj",
+                                                         "up_proj",           "down_proj",
+                                                         "cls_token",         "dist_token",
+                                                         "mask_token",        "reg_token",
+                                                         "register_tokens",   "query_tokens",
+                                                         "pos_embed",         "position_embeddings",
+                                                         "class_embedding",   "positional_embedding",
+                                                         "masked_spec_embed", "relative_position_bias_table"};
+  return dimensions > 0 && is_one_of(name, matrices) ? "weight" : "unknown";
+}
+
+/// What trainers keep beside a model and its optimizer: callbacks, schedulers and the like have no layers.
+bool is_beside_model(std::string_view top) {
+  return is_one_of<8>(top, {"callbacks", "loops", "lr_schedulers", "averaging_state", "hyper_parameters",
+                            "scheduler", "scaler", "amp_scaling_state"});
 }
 
 bool names_a_norm(std::string_view layer) {
@@ -158,8 +179,14 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   const std::string_view key = module_key_of(path);
   Place place{role_among(dataset.path, [&](const std::string& one) { return catalog.find(one) != nullptr; }),
               layer_of_key(key)};
+  if (cut != std::string_view::npos && path[cut] == '/' && is_beside_model(top)) return {place.role, ""};
   const std::string_view name = key.substr(key.find_last_of(kSeparators) + 1);
-  if (place.role == "unknown") place.role = role_of_variant(name);
+  const std::string parent = place.layer.substr(place.layer.find_last_of(kSeparators) + 1);
+  if (place.role == "unknown") place.role = role_of_variant(name, parent, dataset.shape.size());
+  for (const char separator : {'.', '/'}) {  // LAYER.parametrizations.weight is a part of LAYER
+    const std::string end = fmt::format("{0}parametrizations{0}{1}", separator, parent);
+    if (place.layer.ends_with(end)) place.layer.resize(place.layer.size() - end.size());
+  }
   if ((place.role == "weight" || place.role == "bias") && is_norm_by_shape(catalog, dataset, place.layer)) {
     place.role = "norm";
   }
