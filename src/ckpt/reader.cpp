@@ -60,6 +60,8 @@ struct Reader::State {
       return container->texts(group, attribute);
     };
     outline = outline_of(names, texts, container->written_order());
+    tensors.reserve(found.size());
+    blocks.reserve(found.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
       for (TensorInfo& tensor : found[i].tensors) {
         tensor.role = outline.roles[i];
@@ -89,12 +91,16 @@ struct Reader::State {
   static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list,
                    const std::vector<TensorInfo>& taken) {
     make_unique(list, [&](const std::string& name) { return among(taken, name) != nullptr; });
+    const auto out_of_order = [](const TensorInfo& a, const TensorInfo& b) { return b.path < a.path; };
+    if (std::adjacent_find(list.begin(), list.end(), out_of_order) == list.end()) return;
     std::vector<std::size_t> order(list.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return list[a].path < list[b].path; });
     std::vector<TensorInfo> sorted;
     std::vector<std::size_t> sorted_blocks;
+    sorted.reserve(list.size());
+    sorted_blocks.reserve(list.size());
     for (const std::size_t i : order) {
       sorted.push_back(std::move(list[i]));
       sorted_blocks.push_back(blocks_of_list[i]);

@@ -98,12 +98,7 @@ Block array_block(const std::string& path, const archive::ElementType& type,
     }
     tensor.format = format;
     if (format) tensor.format->order = whole.order;
-    if (!format) {
-      tensor.refused_by_type = tensor.refusal.empty() && tensor.plain;
-      if (tensor.refusal.empty()) {
-        tensor.refusal = "its type (" + tensor.dtype + ") is not a number format that bitrift alters";
-      }
-    }
+    if (!format) tensor.refuse_type();
     block.tensors.push_back(std::move(tensor));
   }
   return block;

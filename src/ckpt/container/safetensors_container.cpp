@@ -30,6 +30,7 @@ SafetensorsContainer::SafetensorsContainer(const std::filesystem::path& path, Fi
 
 std::vector<Block> SafetensorsContainer::blocks() {
   std::vector<Block> blocks;
+  blocks.reserve(header_.tensors.size());
   for (const archive::SafeTensor& tensor : header_.tensors) {
     auto member = std::make_shared<Member>(
         Member{file_, lock_, kept_, file_.name() + ": " + archive::printable(tensor.name), tensor.first,

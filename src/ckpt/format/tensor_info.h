@@ -64,6 +64,9 @@ struct TensorInfo {
   std::vector<Step> steps;
 
   [[nodiscard]] std::uint64_t elements() const noexcept;  ///< 2^64 - 1 if they do not fit
+  /// Refuses it, if nothing does yet, because its type is not a number format; says how it can be altered
+  /// nevertheless.
+  void refuse_type();
   [[nodiscard]] std::uint64_t byte_of(std::uint64_t element) const noexcept {
     std::uint64_t byte = first_byte + element / per_row * row_bytes;
     std::uint64_t place = element % per_row;

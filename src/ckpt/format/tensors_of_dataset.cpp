@@ -4,6 +4,18 @@
 
 namespace bitrift::ckpt {
 
+void TensorInfo::refuse_type() {
+  refused_by_type = refusal.empty() && plain;
+  if (!refusal.empty()) return;
+  refusal = fmt::format("its type ({}) is not a number format that bitrift alters", dtype);
+  const char* const likely = element_bytes == 1   ? "float8_e4m3fn"
+                             : element_bytes == 2 ? "bfloat16"
+                             : element_bytes == 4 ? "float32"
+                                                  : "";
+  if (plain && dtype == "opaque" && *likely != '\0')
+    refusal += fmt::format("; if it is {0}, say so: --as '{1}={0}'", likely, path);
+}
+
 std::uint64_t TensorInfo::elements() const noexcept {
   std::uint64_t count = 1;
   for (const std::uint64_t size : shape) {
@@ -51,10 +63,7 @@ std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::stri
     if (!problem.empty()) unit.refusal = problem;
     if (unit.refusal.empty() && unit.elements() == 0) unit.refusal = "it has no elements";
     if (unit.format || !type) continue;
-    unit.refused_by_type = unit.refusal.empty() && unit.plain;
-    if (unit.refusal.empty()) {
-      unit.refusal = "its type (" + unit.dtype + ") is not a number format that bitrift alters";
-    }
+    unit.refuse_type();
   }
   return units;
 }

@@ -125,6 +125,7 @@ std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string&
 
 void make_unique(std::vector<TensorInfo>& tensors, const std::function<bool(const std::string&)>& taken) {
   std::unordered_map<std::string, std::uint64_t> met;  // and the number of others with this name
+  met.reserve(tensors.size());
   for (TensorInfo& tensor : tensors) {
     const std::string name = tensor.path;
     while (met.contains(tensor.path) || taken(tensor.path)) {

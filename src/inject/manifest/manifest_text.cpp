@@ -240,6 +240,18 @@ Json to_json(const Manifest& manifest) {
   return value;
 }
 
+namespace {
+
+bool is_utf8(const std::string& text) {
+  try {
+    return !Json(text).dump().empty();
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::string manifest_text(const Manifest& manifest) {
   try {
     std::string text = without_faults(manifest).dump(2);
@@ -251,8 +263,16 @@ std::string manifest_text(const Manifest& manifest) {
     text += "\n  ]\n}\n";
     return text;
   } catch (const Json::type_error&) {
-    fail(ErrorCode::unsupported,
-         "a tensor's name is not UTF-8, so no manifest can hold it; leave out --manifest");
+    const auto refuse = [](const char* what, const char* cure) {
+      fail(ErrorCode::unsupported, "{} is not UTF-8, so no manifest can hold it; {}leave out --manifest",
+           what, cure);
+    };
+    if (!is_utf8(manifest.base_path)) refuse("the file's name", "rename the file, or ");
+    for (const record::FaultSite& site : manifest.plan.list.sites) {
+      if (!is_utf8(site.tensor)) refuse("a tensor's name", "");
+    }
+    refuse("a word of the command line", "rename what it names, or ");
+    throw;
   }
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import pickle
+import re
+import shutil
 import struct
 import tarfile
 import zipfile
@@ -296,7 +299,8 @@ OTHERS = {
     "page.safetensors": (b"<!DOCTYPE HTML><html><body>Sign in</body></html>", "is a web page; the download failed"),
     "model.h5.gz": (gzip.compress(b"x" * 99), "is a compressed file; unpack it first"),
     "model.nc": (b"CDF\1" + bytes(40), "is a NetCDF-3 file; convert it to NetCDF-4"),
-    "model.safetensors.index.json": (b'{"metadata": {}, "weight_map": {"a": "b"}}', "is the index of a checkpoint in"),
+    "model.safetensors.index.json": (b'{"metadata": {}, "weight_map": {"a": "b"}}', "b: is missing, and model"),
+    "index.txt": (b'{"metadata": {}, "weight_map": {"a": "b"}}', "its name does not end in .index.json"),
     "config.json": (b' {"layers": 3}', "is JSON text, which holds no tensors"),
     "state.pkl": (pickle.dumps({"a": 1}), "is a pickle of Python; load it, and save its tensors by torch.save"),
 }
@@ -367,3 +371,24 @@ def test_excluded_tensors_are_no_targets(tmp_path: Path) -> None:
     refused("inject", path, "-o", out, "--exclude", "none.*", says="--exclude 'none.*': none of the chosen tensors")
     refused("inject", path, "-o", out, "--exclude", "**", says="holds no tensor that could be altered")
     refused("inject", path, "-o", out, "--plane", "metadata", "--exclude", "*", says="no tensors to exclude")
+
+
+def test_the_listing_says_how_opaque_numbers_can_be_altered(tmp_path: Path) -> None:
+    """As h5py and NumPy write the bfloat16 of ml_dtypes."""
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        file["dense/kernel"] = (W.numpy().view("u4") >> 16).astype("u2").view("V2")
+    np.savez(tmp_path / "m.npz", **{"dense/kernel": np.zeros(4, "V2")})
+    for name in ("m.h5", "m.npz"):
+        (tensor,) = run_json("ls", tmp_path / name)["tensors"]
+        hint = re.search(r"--as '(.*)'", tensor["refusal"])
+        assert hint and hint[1] == "dense/kernel=bfloat16"
+        run_json("inject", tmp_path / name, "--dry-run", "--tensor", "dense/kernel", "--as", hint[1])
+
+
+def test_what_is_not_utf8_is_named(tmp_path: Path) -> None:
+    torch.save({"w": W}, tmp_path / "m.pt")
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/m\xff.pt")
+    shutil.copy(tmp_path / "m.pt", odd)
+    words = ("-o", tmp_path / "out.pt", "--seed", 1, "--manifest", tmp_path / "m.json")
+    refused("inject", odd, *words, says="the file's name is not UTF-8")
+    assert not (tmp_path / "out.pt").exists()

@@ -105,7 +105,7 @@ assert one['stratum'] == 'metadata.any' and one['stratum_bits'] == 800 and one['
 TEST(ManifestText, RefusesNamesThatAreNotUtf8) {
   for (const char* name : {"\xff", "a\xc3", "\xed\xa0\x80"}) {
     EXPECT_ERROR(static_cast<void>(manifest_text(manifest_of({fault(name, "int8", 0, {0}, 0, 1)}))),
-                 unsupported, "name is not UTF-8");
+                 unsupported, "a tensor's name is not UTF-8");
   }
 }
 
