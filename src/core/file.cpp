@@ -348,6 +348,11 @@ void copy_folder(const std::filesystem::path& from, const std::filesystem::path&
     const auto target = to / entry.path().filename();
     std::error_code none;
     if (entry.is_directory(none)) {
+      if (entry.is_symlink(none)) {  // which may lead to a folder that it is in
+        fail(ErrorCode::unsupported,
+             "{}: is a symbolic link to a folder; put a copy of that folder in its place",
+             entry.path().string());
+      }
       copy_folder(entry.path(), target);
     } else if (entry.is_regular_file(none)) {
       copy_file_bytes(entry.path(), target);

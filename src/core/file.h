@@ -100,8 +100,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Copies a folder with all folders and files in it, and what symbolic links lead to, to a new folder. Throws
-/// Error(not_found | io), Error(unsupported) for devices, pipes and sockets.
+/// Copies a folder with all folders and files in it to a new one; links to files become files. Throws
+/// Error(not_found | io), Error(unsupported) for links to folders, devices, pipes and sockets.
 void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Copies the bytes of `from` over the existing or new file `to`: reflink where the file system can, else

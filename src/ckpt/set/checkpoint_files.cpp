@@ -13,9 +13,8 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& checkpo
   const auto root = root_of_set(checkpoint);
   std::error_code error;
   if (!std::filesystem::is_directory(root, error)) return {root};
-  using Options = std::filesystem::directory_options;
   std::vector<std::filesystem::path> files;
-  std::filesystem::recursive_directory_iterator entry(root, Options::follow_directory_symlink, error);
+  std::filesystem::recursive_directory_iterator entry(root, error);
   for (; !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
     std::error_code none;
     if (!entry->is_directory(none)) files.push_back(entry->path());

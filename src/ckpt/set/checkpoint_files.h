@@ -9,7 +9,7 @@
 namespace bitrift::ckpt {
 
 /// The file; of a folder, or of an index in one (root_of_set()), all files in it and in its folders, sorted.
-/// Throws Error(not_found | io).
+/// Links to folders are not followed. Throws Error(not_found | io).
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const std::filesystem::path& checkpoint);
 
 /// digest_file() of a file. For a folder, the digest of the lines "NAME\tDIGEST\n" of files_of(), with names

@@ -227,6 +227,9 @@ def test_outputs(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "sub" / "note.txt").read_text() == "kept"
     assert contents(tmp_path / "new").keys() == contents(folder).keys()
     assert {path.name for path in tmp_path.iterdir()} == {"ckpt", "full", "new"}
+    (folder / "loop").symlink_to(folder)
+    assert "symbolic link to a folder" in refused("inject", folder, "-o", tmp_path / "other", "--seed", 1)
+    assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".other*"))
     assert "several files" in refused("repair", folder, "-o", tmp_path / "fixed")
 
 
