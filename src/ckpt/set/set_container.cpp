@@ -200,14 +200,13 @@ Block SetContainer::tensor_block(const archive::DistributedTensor& tensor, std::
                                          block.tensors.front().negated == infos.front().negated);
     if (!alike) fail(ErrorCode::bad_file, "{}: its pieces have different types", where);
     for (const TensorInfo& one : block.tensors) {
-      const bool plain_order = one.whole() || one.holder == block.path;
-      if (problem.empty())
-        problem = !plain_order ? "the elements of a piece are not in row-major order" : one.refusal;
+      if (problem.empty()) problem = one.refusal;
     }
     stored += block.tensors.front().stored_bytes;
     files.insert(piece.file);
-    if (infos.empty()) infos = std::move(block.tensors);
     pieces.push_back({piece.first, piece.shape, std::move(block.values)});
+    if (block.tensors.front().row_bytes == 0) pieces.back().order = block.tensors.front();
+    if (infos.empty()) infos = std::move(block.tensors);
   }
   Block whole{tensor.path, tensor.shape, nullptr, {}};
   const bool single = pieces.size() == 1;
@@ -220,9 +219,13 @@ Block SetContainer::tensor_block(const archive::DistributedTensor& tensor, std::
     info.stored_bytes = stored;
     info.offset.reset();
     info.refusal = problem;
+    info.row_bytes = infos.size() * info.element_bytes;  // the two parts of a complex number
+    info.per_row = 1;
+    info.steps.clear();
     info.file = fmt::format("{}", fmt::join(files, ", "));
   }
-  const std::uint64_t element_bytes = infos.empty() ? 1 : std::max<std::uint64_t>(infos.front().row_bytes, 1);
+  const std::uint64_t element_bytes =
+      infos.empty() ? 1 : std::max<std::uint64_t>(infos.size() * infos.front().element_bytes, 1);
   whole.values = single
                      ? std::move(pieces.front().values)
                      : std::make_unique<PiecedValues>(tensor.shape, element_bytes, std::move(pieces), where);

@@ -81,6 +81,7 @@ PiecedValues::Place PiecedValues::place(std::uint64_t byte) const {
       filled = piece.shape[i] == shape_[i];
     }
     const std::uint64_t within = byte % element_bytes_;
+    if (piece.order) return {&piece, piece.order->byte_of(element) + within, element_bytes_ - within};
     return {&piece, element * element_bytes_ + within, (behind + 1) * element_bytes_ - within};
   }
   fail(ErrorCode::bad_file, "{}: element {} is in none of its pieces", where_, byte / element_bytes_);

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ckpt/format/tensor_info.h"
 #include "ckpt/format/values.h"
 
 namespace bitrift::ckpt {
@@ -33,16 +35,18 @@ class ShiftedValues final : public Values {
   std::uint64_t base_;
 };
 
-/// A box of a tensor: the index of its first element, its size in each dimension, and its values, row-major.
+/// A box of a tensor: the index of its first element, its size in each dimension, and its values.
 struct ValuePiece {
   std::vector<std::uint64_t> first, shape;
   std::unique_ptr<Values> values;
+  /// Where its elements are among its values, if they are not row-major without gaps: TensorInfo::byte_of().
+  std::optional<TensorInfo> order = {};
 };
 
 /// The values of a tensor that is cut into boxes, which fill it.
 class PiecedValues final : public Values {
  public:
-  /// `where` names the tensor in messages. The pieces' values must have the sizes of their boxes.
+  /// `where` names the tensor in messages. The pieces' values must hold the elements of their boxes.
   PiecedValues(std::vector<std::uint64_t> shape, std::uint64_t element_bytes, std::vector<ValuePiece> pieces,
                std::string where);
 

@@ -39,6 +39,8 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def flat(value: object, path: str = "") -> Arrays:
     """The tensors of nested dicts, by their keys joined with '/'."""
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        return {f"{path}:real": bits_of(value.real), f"{path}:imag": bits_of(value.imag)}
     if isinstance(value, torch.Tensor):
         return {path: bits_of(value)}
     if not isinstance(value, dict):
@@ -54,7 +56,7 @@ def flat(value: object, path: str = "") -> Arrays:
 
 def _save_sharded(rank: int, folder: str, port: int) -> None:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     dist.init_process_group("gloo", rank=rank, world_size=2)
@@ -65,6 +67,9 @@ def _save_sharded(rank: int, folder: str, port: int) -> None:
     state["0.bias"] = distribute_tensor(state["0.bias"], mesh, [Replicate()])
     state["3.weight"] = distribute_tensor(state["3.weight"], mesh, [Shard(1)])
     state["odd"] = distribute_tensor(torch.arange(33, dtype=torch.bfloat16).reshape(3, 11), mesh, [Shard(0)])
+    turned = (torch.randn(5, 3) + 10 * rank).t()  # each rank holds columns, in an order of its own
+    state["turned"] = DTensor.from_local(turned, mesh, [Shard(1)], run_check=False)
+    state["waves"] = distribute_tensor(torch.randn(4, 3, dtype=torch.complex64), mesh, [Shard(0)])
     dcp.save({"model": state, "optim": optimizer.state_dict(), "epoch": 5}, checkpoint_id=folder)
     dist.destroy_process_group()
 
