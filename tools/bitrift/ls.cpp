@@ -94,7 +94,8 @@ void list_tensors(const ListingOptions& options) {
   const ckpt::Reader reader(options.file);
   if (!options.json) return print_tensors(reader);
   record::Json tensors = record::Json::array();
-  for (const ckpt::TensorInfo& tensor : reader.tensors()) tensors.push_back(tensor_json(tensor, reader.files()));
+  for (const ckpt::TensorInfo& tensor : reader.tensors())
+    tensors.push_back(tensor_json(tensor, reader.files()));
   print_json({{"file", options.file},
               {"format", name_of(reader.format())},
               {"attributes", reader.attributes()},
