@@ -1,6 +1,5 @@
 #include "archive/distributed_metadata.h"
 
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include "archive/bounded_file.h"
 #include "archive/pickle.h"
 #include "core/error.h"
+#include "core/file_run.h"
 
 namespace bitrift::archive {
 namespace {
@@ -198,15 +198,6 @@ class MetadataReader {
 };
 
 }  // namespace
-
-bool stays_in_folder(const std::string& name) {
-  const std::filesystem::path path = name;
-  if (path.empty() || path.is_absolute()) return false;
-  for (const auto& part : path) {
-    if (part == "..") return false;
-  }
-  return true;
-}
 
 DistributedContents distributed_contents(std::span<const std::uint8_t> pickle, const std::string& where) {
   return MetadataReader(Pickle(pickle, where), where).read();

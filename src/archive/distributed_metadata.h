@@ -35,7 +35,4 @@ struct DistributedContents {
 [[nodiscard]] DistributedContents distributed_contents(std::span<const std::uint8_t> pickle,
                                                        const std::string& where);
 
-/// Whether the name of a file, which a checkpoint states, is a relative path without "..".
-[[nodiscard]] bool stays_in_folder(const std::string& name);
-
 }  // namespace bitrift::archive

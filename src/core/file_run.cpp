@@ -35,6 +35,15 @@ std::string FileList::place(std::uint64_t offset) const {
   return fmt::format("{}: byte {}", path_of(part_of(offset)).string(), within(offset));
 }
 
+bool stays_in_folder(const std::string& name) {
+  const std::filesystem::path path = name;
+  if (path.empty() || path.is_absolute()) return false;
+  for (const auto& part : path) {
+    if (part == "..") return false;
+  }
+  return true;
+}
+
 FileRun::FileRun(FileList files, int flags)
     : files_(std::move(files)), flags_(flags), open_(std::max<std::size_t>(files_.parts.size(), 1)) {
   if (!files_.several()) static_cast<void>(part(0));

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 
 #include "ckpt/set/checkpoint_files.h"
-#include "core/error.h"
 #include "inject/draw/fault_plan.h"
 #include "inject/write/write_patch.h"
 #include "spec/base_spec.h"
@@ -40,48 +39,35 @@ void PrivateCopy::forget_runs() const noexcept {
 std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {
   const record::FaultList whole = inject::whole_tensors(base_, run.whole);
   const record::FaultList& faults = run.whole.empty() ? run.faults.bits() : whole;
-  patch_ = inject::make_patch(base_, faults);
-  if (base_.files().several()) copy_altered_parts();
-  try {
-    inject::write_patch(*file_, patch_, false);
-    if (shared_) file_->sync();
-  } catch (const Error&) {
-    if (!base_.files().several()) patch_ = {};
-    throw;
-  }
+  inject::Patch patch = inject::make_patch(base_, faults);
+  if (base_.files().several()) copy_altered_files(patch);
+  inject::write_patch(*file_, patch, false);
+  if (shared_) file_->sync();
+  patch_ = std::move(patch);
   return altered_tensors(faults);
 }
 
 void PrivateCopy::restore() {
   inject::write_patch(*file_, patch_, true);
   if (base_.files().several()) {
-    link_altered_parts();
+    link_altered_files(patch_);
   } else if (shared_) {
     file_->sync();
   }
   patch_ = {};
 }
 
-std::set<std::size_t> PrivateCopy::altered_parts() const {
-  std::set<std::size_t> parts;
-  for (const inject::Patch::Range& range : patch_.ranges) {
-    parts.insert(base_.files().part_of(range.offset));
-    parts.insert(base_.files().part_of(range.end() - 1));
-  }
-  return parts;
-}
-
-void PrivateCopy::copy_altered_parts() {
-  for (const std::size_t part : altered_parts()) {
+void PrivateCopy::copy_altered_files(const inject::Patch& patch) {
+  for (const std::size_t part : inject::altered_parts(patch, base_.files())) {
     const auto place = file_->files().path_of(part);
     std::filesystem::remove(place);
     copy_file_bytes(base_.files().path_of(part), place);
   }
 }
 
-void PrivateCopy::link_altered_parts() {
+void PrivateCopy::link_altered_files(const inject::Patch& patch) {
   file_.emplace(base_.files().in(path_), O_RDWR);  // closes them
-  for (const std::size_t part : altered_parts()) {
+  for (const std::size_t part : inject::altered_parts(patch, base_.files())) {
     const auto place = file_->files().path_of(part);
     std::filesystem::remove(place);
     std::filesystem::create_symlink(std::filesystem::canonical(base_.files().path_of(part)), place);

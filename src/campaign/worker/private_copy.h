@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,9 +42,9 @@ class PrivateCopy {
   void forget_runs() const noexcept;
 
  private:
-  [[nodiscard]] std::set<std::size_t> altered_parts() const;
-  void copy_altered_parts();
-  void link_altered_parts();
+  // For a base in several files: before a patch is written, and after it was undone.
+  void copy_altered_files(const inject::Patch& patch);
+  void link_altered_files(const inject::Patch& patch);
 
   const ckpt::Reader& base_;
   std::filesystem::path path_;

@@ -6,10 +6,9 @@
 
 namespace bitrift::ckpt {
 
-/// Says what a file or folder is and what to do instead, as the end of a sentence: "an .npy file of one
-/// array;
-/// ...". Known are files by their first bytes, and folders by what they hold. "" for everything else, and for
-/// what cannot be read.
+/// Says what a file or folder is and what to do instead, as the end of a sentence: "a GGUF file; ...". A file
+/// is known by its first bytes, a folder by what it holds. "" for everything else, and for what cannot be
+/// read.
 [[nodiscard]] std::string what_else_it_is(const std::filesystem::path& path);
 
 }  // namespace bitrift::ckpt

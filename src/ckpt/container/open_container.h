@@ -10,9 +10,9 @@
 
 namespace bitrift::ckpt {
 
-/// Opens a file in the format that its first bytes indicate, and as
-/// HDF5 if they indicate none. The name of the file does not matter. A shared lock, as HDF5 takes it, keeps
-/// writers out while the file is open. Throws Error(not_found | bad_file | busy | unsupported | io).
+/// Opens a file in the format that its first bytes indicate, and as HDF5 if they indicate none. The name of
+/// the file does not matter. A shared lock, as HDF5 takes it, keeps writers out while the file is open.
+/// Throws Error(not_found | bad_file | busy | unsupported | io).
 [[nodiscard]] std::unique_ptr<Container> open_container(const std::filesystem::path& path);
 
 /// The same of a zip archive that is open already, without a lock.

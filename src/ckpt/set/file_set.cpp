@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "archive/bounded_file.h"
-#include "archive/distributed_metadata.h"
 #include "core/error.h"
+#include "core/file_run.h"
 
 namespace bitrift::ckpt {
 namespace {
@@ -78,7 +78,7 @@ void read_index(FileSet& set) {
   for (const auto& [tensor, place] : document["weight_map"].items()) {
     const json names = place.is_array() ? place : json::array({place});
     for (const json& name : names) {
-      if (!name.is_string() || !archive::stays_in_folder(name.get<std::string>())) {
+      if (!name.is_string() || !stays_in_folder(name.get<std::string>())) {
         fail(ErrorCode::bad_file, "{}: weight_map: the file of {} is not a name in its folder", path.string(),
              archive::printable(tensor));
       }

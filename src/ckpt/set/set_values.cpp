@@ -32,8 +32,8 @@ Values::Spot ShiftedValues::locate(std::uint64_t byte) const {
   return spot;
 }
 
-std::vector<std::uint8_t> ShiftedValues::decode(const h5map::Chunk&) const { no_chunks(); }
-EncodedChunk ShiftedValues::recode(const h5map::Chunk&, const h5map::ValueChange&) const { no_chunks(); }
+std::vector<std::uint8_t> UnchunkedValues::decode(const h5map::Chunk&) const { no_chunks(); }
+EncodedChunk UnchunkedValues::recode(const h5map::Chunk&, const h5map::ValueChange&) const { no_chunks(); }
 
 std::vector<Values::StoredRun> ShiftedValues::stored_runs() const {
   std::vector<StoredRun> runs = inner_->stored_runs();
@@ -102,9 +102,6 @@ Values::Spot PiecedValues::locate(std::uint64_t byte) const {
   spot.run = std::min(spot.run, here.run);
   return spot;
 }
-
-std::vector<std::uint8_t> PiecedValues::decode(const h5map::Chunk&) const { no_chunks(); }
-EncodedChunk PiecedValues::recode(const h5map::Chunk&, const h5map::ValueChange&) const { no_chunks(); }
 
 std::vector<Values::StoredRun> PiecedValues::stored_runs() const {
   std::vector<StoredRun> runs;

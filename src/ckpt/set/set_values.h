@@ -12,9 +12,18 @@
 
 namespace bitrift::ckpt {
 
+/// Values of a set of files, in which no chunk is altered.
+class UnchunkedValues : public Values {
+ public:
+  [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override { return 0; }
+  [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
+  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk,
+                                    const h5map::ValueChange& change) const override;
+};
+
 /// The values of a file whose first byte is byte `base` of all files. Compressed ones are read, and not
 /// altered.
-class ShiftedValues final : public Values {
+class ShiftedValues final : public UnchunkedValues {
  public:
   ShiftedValues(std::unique_ptr<Values> inner, std::uint64_t base);
 
@@ -24,10 +33,6 @@ class ShiftedValues final : public Values {
   void read(std::uint64_t first, std::span<std::uint8_t> out) const override { inner_->read(first, out); }
   [[nodiscard]] std::uint64_t stride() const noexcept override { return inner_->stride(); }
   [[nodiscard]] Spot locate(std::uint64_t byte) const override;
-  [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override { return 0; }
-  [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
-  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk,
-                                    const h5map::ValueChange& change) const override;
   [[nodiscard]] std::vector<StoredRun> stored_runs() const override;
 
  private:
@@ -44,7 +49,7 @@ struct ValuePiece {
 };
 
 /// The values of a tensor that is cut into boxes, which fill it.
-class PiecedValues final : public Values {
+class PiecedValues final : public UnchunkedValues {
  public:
   /// `where` names the tensor in messages. The pieces' values must hold the elements of their boxes.
   PiecedValues(std::vector<std::uint64_t> shape, std::uint64_t element_bytes, std::vector<ValuePiece> pieces,
@@ -56,10 +61,6 @@ class PiecedValues final : public Values {
   void read(std::uint64_t first, std::span<std::uint8_t> out) const override;
   [[nodiscard]] std::uint64_t stride() const noexcept override { return 1; }
   [[nodiscard]] Spot locate(std::uint64_t byte) const override;
-  [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override { return 0; }
-  [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
-  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk,
-                                    const h5map::ValueChange& change) const override;
   [[nodiscard]] std::vector<StoredRun> stored_runs() const override;
 
  private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -96,12 +95,7 @@ void keep_mode(const std::filesystem::path& input, const std::filesystem::path& 
 }
 
 void refuse_other_names(const FileList& files, const Patch& patch) {
-  std::set<std::size_t> altered;
-  for (const Patch::Range& range : patch.ranges) {
-    altered.insert(files.part_of(range.offset));
-    altered.insert(files.part_of(range.end() - 1));
-  }
-  for (const std::size_t part : altered) refuse_other_names(files.path_of(part), true);
+  for (const std::size_t part : altered_parts(patch, files)) refuse_other_names(files.path_of(part), true);
 }
 
 /// Writes the patch, which was compared with the file; if that fails half-way, restores the old bytes.

@@ -382,4 +382,13 @@ Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFa
   return make_patch(reader, record::compact(faults));
 }
 
+std::set<std::size_t> altered_parts(const Patch& patch, const FileList& files) {
+  std::set<std::size_t> parts;
+  for (const Patch::Range& range : patch.ranges) {
+    const std::size_t last = files.part_of(range.end() - 1);
+    for (std::size_t part = files.part_of(range.offset); part <= last; ++part) parts.insert(part);
+  }
+  return parts;
+}
+
 }  // namespace bitrift::inject

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -46,5 +47,7 @@ struct Patch {
 /// Error(unsupported) when filters would not preserve other values.
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const record::FaultList& faults);
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
+/// The files that a patch alters, as numbers of parts; 0 for a single file.
+[[nodiscard]] std::set<std::size_t> altered_parts(const Patch& patch, const FileList& files);
 
 }  // namespace bitrift::inject

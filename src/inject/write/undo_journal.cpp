@@ -75,8 +75,11 @@ UndoJournal parse(const Json& head, std::span<const std::uint8_t> content) {
   journal.patch.file_bytes = journal.file_bytes;
   FileList files;
   if (head.contains("files")) {
-    for (const Json& part : head["files"])
-      files.add(part.at("name").get<std::string>(), part.at("bytes").get<std::uint64_t>());
+    for (const Json& part : head["files"]) {
+      const auto name = part.at("name").get<std::string>();
+      if (!stays_in_folder(name)) fail(ErrorCode::bad_file, "it names a file outside of the folder");
+      files.add(name, part.at("bytes").get<std::uint64_t>());
+    }
     if (files.parts.empty() || files.parts.back().end() != journal.file_bytes)
       fail(ErrorCode::bad_file, "the sizes of its files do not add up");
   }
