@@ -6,9 +6,10 @@
 
 namespace bitrift::cli {
 
-/// The files that ls, inject, undo and diff take.
+/// The checkpoints that ls, inject, undo, diff and verify take.
 inline constexpr const char* checkpoint_file =
-    "HDF5, safetensors, npz or PyTorch zip (.pt) file, or a checkpoint in several files: its folder or index";
+    "HDF5, safetensors, npz, PyTorch zip (.pt) or Keras (.keras) file, or a checkpoint in several files: its "
+    "folder or index";
 
 /// Last line of the help of a command that has no negative result.
 inline constexpr const char* exit_codes =

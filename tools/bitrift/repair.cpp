@@ -157,7 +157,9 @@ void add_repair(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<RepairOptions>();
   CLI::App* command =
       app.add_subcommand("repair", "Find flipped bits by a checkpoint's sums, and put them right");
-  command->add_option("FILE", options->file, std::string(checkpoint_file) + "; never written to")
+  command
+      ->add_option("FILE", options->file,
+                   "HDF5, safetensors, npz, PyTorch zip (.pt) or Keras (.keras) file; never written to")
       ->required()
       ->type_name("");
   command->add_option("-o,--output", options->output, "write the repaired copy to this file")
