@@ -24,6 +24,12 @@ add_library(bitrift_libdeflate INTERFACE)
 target_include_directories(bitrift_libdeflate SYSTEM INTERFACE "${BITRIFT_LIBDEFLATE_INCLUDE}")
 target_link_libraries(bitrift_libdeflate INTERFACE "${BITRIFT_LIBDEFLATE_LIBRARY}")
 
+find_path(BITRIFT_ISAL_INCLUDE isa-l/erasure_code.h REQUIRED)
+find_library(BITRIFT_ISAL_LIBRARY isal REQUIRED)
+add_library(bitrift_isal INTERFACE)
+target_include_directories(bitrift_isal SYSTEM INTERFACE "${BITRIFT_ISAL_INCLUDE}")
+target_link_libraries(bitrift_isal INTERFACE "${BITRIFT_ISAL_LIBRARY}")
+
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 if(HDF5_IS_PARALLEL)
   message(FATAL_ERROR "bitrift needs a serial HDF5 (found a parallel one): install libhdf5-dev or set HDF5_ROOT.")

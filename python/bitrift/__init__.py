@@ -9,7 +9,7 @@ from bitrift.campaign import Outcome, outcomes, read_journal, summary, table
 from bitrift.checkpoint import Difference, Tensor, diff, inject, list_tensors, plan, replay, undo
 from bitrift.checkpoint_study import CheckpointStudy
 from bitrift.errors import BadFile, BadInput, Busy, Conflict, Error, Internal, IoError, NotFound, Unsupported
-from bitrift.integrity import SummedPart, Verification, VerifiedTensor, repair, verify
+from bitrift.integrity import Seal, SealCheck, SummedPart, Verification, VerifiedTensor, repair, seal, verify
 from bitrift.intervals import Interval, anytime, clopper_pearson, wilson
 from bitrift.manifests import save_manifest
 from bitrift.results import Campaign
@@ -28,6 +28,8 @@ __all__ = [
     "IoError",
     "NotFound",
     "Outcome",
+    "Seal",
+    "SealCheck",
     "SummedPart",
     "Tensor",
     "Unsupported",
@@ -45,6 +47,7 @@ __all__ = [
     "repair",
     "replay",
     "save_manifest",
+    "seal",
     "summary",
     "table",
     "undo",

@@ -19,6 +19,7 @@ from typing import Any
 import h5py
 import torch
 
+from bitrift import integrity
 from bitrift.hdf5_tensors import read_tensor, write_file
 from bitrift.kept_state import (
     ConversionError,
@@ -32,8 +33,9 @@ from bitrift.kept_state import (
     state_of,
     to_json,
 )
+from bitrift.sealed_saves import remove_seal, seal_saves
 
-__all__ = ["ConversionError", "from_pt", "load_into", "save"]
+__all__ = ["ConversionError", "from_pt", "load_into", "save", "seal_saves"]
 
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 _MODELS = ("model", "state_dict", "model_state_dict", "net", "network", "module")
@@ -51,6 +53,7 @@ def save(
     scaler: Any = None,
     sampler: Any = None,
     random: bool = False,
+    seal: bool | float = False,
     **progress: float,
 ) -> None:
     """Writes a checkpoint, over an existing file only when it is complete.
@@ -61,6 +64,7 @@ def save(
         as AveragedModel, an object with state_dict(), or a dict of tensors; sampler is a sampler, a DataLoader or a
         torch.Generator.
     random: whether to store the states of the default generators of Python, NumPy and PyTorch, too.
+    seal: whether to write PATH.seal too, see bitrift.seal(); a number is the parity in percent, True one percent.
     progress: numbers that load_into() gives back, such as epoch=3.
 
     If tensors are one in the program, such as tied weights, the first in the order of the state_dict is written, and
@@ -78,7 +82,11 @@ def save(
     if random:
         kept["random"] = {"": to_json(random_states(), put_inline, "random")}
     kept = {kind: value for kind, value in kept.items() if value}
+    if seal:
+        remove_seal(path)
     write_file(Path(path), states, _aliases_of(content), progress, optimizers | {"kept": kept})
+    if seal:
+        integrity.seal(path, percent=float(seal), replace=True, check=False)
 
 
 def load_into(

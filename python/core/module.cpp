@@ -20,7 +20,9 @@
 #include "inject/write/apply.h"
 #include "inject/write/disturb.h"
 #include "integrity/repair.h"
+#include "integrity/seal_checkpoint.h"
 #include "integrity/verification.h"
+#include "integrity/verification_json.h"
 #include "json_text.h"
 #include "record/json/schema.h"
 #include "record/provenance.h"
@@ -156,7 +158,7 @@ std::string repair(const Path& path, const Path& output, const std::vector<std::
   if (plan.sound) bitrift::fail(ErrorCode::bad_input, "{}: every sum fits", path.string());
   if (!plan.complete()) bitrift::fail(ErrorCode::conflict, "{}: {}", path.string(), plan.failure());
   std::string text;
-  bitrift::integrity::write_repaired(path, plan, output, [&](bitrift::inject::Manifest& manifest) {
+  (void)bitrift::integrity::write_repaired(path, plan, output, [&](bitrift::inject::Manifest& manifest) {
     manifest.provenance = bitrift::record::provenance(command);
     text = text_of(to_json(manifest));
   });
@@ -199,6 +201,12 @@ PYBIND11_MODULE(_core, module) {
         bitrift::inject::disturb(bitrift::ckpt::Reader(path), copy, tensors);
       },
       py::arg("path"), py::arg("copy"), py::arg("tensors"));
+  module.def(
+      "seal",
+      [](const Path& path, double percent, bool replace, bool unchecked) {
+        return text_of(to_json(bitrift::integrity::seal(path, {percent, replace}, unchecked)));
+      },
+      py::arg("path"), py::arg("percent"), py::arg("replace"), py::arg("unchecked"));
   module.def("repair", &repair, py::arg("path"), py::arg("output"), py::arg("command"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   bitrift::python::add_campaigns(module);

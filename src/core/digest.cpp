@@ -42,6 +42,10 @@ std::string Digest::hex() const { return to_hex(XXH3_128bits_digest(state_->xxh)
 
 std::string digest_bytes(const void* data, std::size_t size) { return to_hex(XXH3_128bits(data, size)); }
 
+std::uint64_t block_digest(const void* data, std::size_t size, std::uint64_t number) noexcept {
+  return XXH3_64bits_withSeed(data, size, number);
+}
+
 std::string digest_file(const std::filesystem::path& path) {
   const FileDescriptor file = open_file(path, O_RDONLY);
   Digest digest;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ class Digest {
 
 /// Digest of a memory range.
 [[nodiscard]] std::string digest_bytes(const void* data, std::size_t size);
+/// XXH3, 64 bits, with a seed: for blocks of which each has a number, so that one in another's place shows.
+[[nodiscard]] std::uint64_t block_digest(const void* data, std::size_t size, std::uint64_t number) noexcept;
 /// Digest of a whole file, read in pieces of 4 MiB. Throws Error(not_found | io).
 [[nodiscard]] std::string digest_file(const std::filesystem::path& path);
 

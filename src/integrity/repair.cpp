@@ -1,163 +1,23 @@
 #include "integrity/repair.h"
 
 #include <algorithm>
-#include <iterator>
-#include <map>
-#include <optional>
 #include <set>
-#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 
 #include "ckpt/container/open_container.h"
-#include "ckpt/reader.h"
 #include "ckpt/set/file_set.h"
+#include "ckpt/set/open_checkpoint.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "inject/stored_bytes.h"
 #include "inject/write/apply.h"
+#include "integrity/altered_bytes.h"
+#include "integrity/seal/make_seal.h"
 #include "integrity/structure_search.h"
 
 namespace bitrift::integrity {
 namespace {
-
-/// The altered bytes of a file: what each holds before and after.
-struct AlteredByte {
-  std::uint8_t before = 0, after = 0;
-};
-using AlteredBytes = std::map<std::uint64_t, AlteredByte>;
-
-AlteredBytes altered_by(const std::vector<FileBit>& bits, const FileDescriptor& fd,
-                        const std::filesystem::path& file) {
-  AlteredBytes bytes;
-  for (const FileBit& bit : bits) {
-    const auto [at, added] = bytes.try_emplace(bit.offset);
-    if (added) {
-      read_at(fd, &at->second.before, 1, bit.offset, file);
-      at->second.after = at->second.before;
-    }
-    at->second.after ^= static_cast<std::uint8_t>(1U << bit.bit);
-  }
-  return bytes;
-}
-
-/// Names altered bytes as faults, by the repaired file, which can be read in any case.
-class FaultNamer {
- public:
-  explicit FaultNamer(const ckpt::Reader& reader) : reader_(reader) {}
-
-  /// On the plane storage; nullopt if a byte belongs to no tensor that can be altered.
-  [[nodiscard]] std::optional<record::FaultList> in_values(const AlteredBytes& bytes) const {
-    std::map<std::pair<std::string, std::uint64_t>, record::AppliedFault> faults;
-    for (const auto& [offset, byte] : bytes) {
-      if (!add_value(offset, byte, faults)) return std::nullopt;
-    }
-    record::FaultList list;
-    for (const auto& [key, fault] : faults) list.append(fault);
-    return list;
-  }
-
-  [[nodiscard]] record::FaultList in_bytes(const AlteredBytes& bytes) const {
-    const std::vector<ckpt::ByteExtent> extents = reader_.container().metadata();
-    record::FaultList list;
-    for (const auto& [offset, byte] : bytes) {
-      record::AppliedFault fault = byte_fault(offset, byte);
-      fault.role = "metadata";
-      fault.plane = record::Plane::metadata;
-      fault.structure = "values";
-      for (const ckpt::ByteExtent& extent : extents) {
-        if (extent.first <= offset && offset < extent.end) fault.structure = extent.structure;
-      }
-      list.append(fault);
-    }
-    return list;
-  }
-
- private:
-  using Faults = std::map<std::pair<std::string, std::uint64_t>, record::AppliedFault>;
-
-  static record::AppliedFault byte_fault(std::uint64_t offset, const AlteredByte& byte) {
-    record::AppliedFault fault;
-    fault.element = offset;
-    fault.dtype = "uint8";
-    fault.old_pattern = byte.before;
-    fault.new_pattern = byte.after;
-    for (unsigned bit = 0; bit < 8; ++bit) {
-      if (((byte.before ^ byte.after) >> bit & 1U) != 0) fault.bits.push_back(bit);
-    }
-    return fault;
-  }
-
-  [[nodiscard]] bool add_value(std::uint64_t offset, const AlteredByte& byte, Faults& faults) const {
-    for (const ckpt::TensorInfo& tensor : reader_.tensors()) {
-      if (!tensor.refusal.empty() || !tensor.alias_of.empty()) continue;
-      const auto runs = reader_.values(tensor).stored_runs();
-      std::uint64_t before = 0;  // bytes of the values in earlier runs
-      for (std::size_t i = 0; i < runs.size(); before += runs[i++].bytes) {
-        if (offset < runs[i].offset || offset - runs[i].offset >= runs[i].bytes) continue;
-        if (inject::has_filters(tensor)) return add_packed(tensor, i, offset, byte, faults);
-        if (add_element(tensor, before + offset - runs[i].offset, byte, faults)) return true;
-      }
-    }
-    return false;
-  }
-
-  static bool add_packed(const ckpt::TensorInfo& tensor, std::size_t chunk, std::uint64_t offset,
-                         const AlteredByte& byte, Faults& faults) {
-    record::AppliedFault fault = byte_fault(offset, byte);
-    fault.tensor = inject::dataset_of(tensor);
-    fault.role = tensor.role;
-    fault.plane = record::Plane::storage;
-    fault.structure = fmt::format("raw chunk {} of /{}", chunk, fault.tensor);
-    faults[{fault.tensor, offset}] = fault;
-    return true;
-  }
-
-  /// value_byte: its place in the tensor's values. False if it is in no element, as for parts of a compound.
-  bool add_element(const ckpt::TensorInfo& tensor, std::uint64_t value_byte, const AlteredByte& byte,
-                   Faults& faults) const {
-    const auto element = element_at(tensor, value_byte);
-    if (!element) return false;
-    const std::uint64_t within = value_byte - tensor.byte_of(*element);
-    const bool big = tensor.order == ByteOrder::big;
-    const std::uint64_t shift = 8 * (big ? tensor.element_bytes - 1 - within : within);
-    const auto [at, added] = faults.try_emplace({tensor.path, *element});
-    record::AppliedFault& fault = at->second;
-    if (added) {
-      std::uint64_t now = 0;  // in the repaired file
-      reader_.read_elements(tensor, *element, 1, &now);
-      fault.tensor = tensor.path;
-      fault.role = tensor.role;
-      fault.element = *element;
-      fault.dtype = tensor.format->name();
-      fault.plane = record::Plane::storage;
-      fault.structure = inject::structure_of(tensor);
-      fault.old_pattern = fault.new_pattern = now;
-    }
-    for (unsigned bit = 0; bit < 8; ++bit) {
-      if (((byte.before ^ byte.after) >> bit & 1U) == 0) continue;
-      fault.old_pattern ^= std::uint64_t{1} << (shift + bit);
-      fault.bits.push_back(static_cast<unsigned>(shift + bit));
-    }
-    std::sort(fault.bits.begin(), fault.bits.end());
-    return true;
-  }
-
-  static std::optional<std::uint64_t> element_at(const ckpt::TensorInfo& tensor, std::uint64_t value_byte) {
-    const std::uint64_t width = tensor.element_bytes;
-    if (tensor.whole()) {
-      const std::uint64_t element = value_byte / width;
-      return element < tensor.elements() ? std::optional(element) : std::nullopt;
-    }
-    for (std::uint64_t i = 0; i < tensor.elements(); ++i) {
-      if (const std::uint64_t first = tensor.byte_of(i); first <= value_byte && value_byte < first + width)
-        return i;
-    }
-    return std::nullopt;
-  }
-
-  const ckpt::Reader& reader_;
-};
 
 /// The tensors of which a stored chunk is damaged.
 std::set<std::string> with_damaged_chunks(const Verification& found) {
@@ -171,9 +31,25 @@ std::set<std::string> with_damaged_chunks(const Verification& found) {
 
 }  // namespace
 
+namespace {
+
+std::string why_not_repairable(const SealCheck& seal) {
+  if (!seal.unusable.empty()) return seal.unusable;
+  return fmt::format(
+      "{}: {} of {} damaged blocks are in stripes with more damage than its {} blocks of parity "
+      "can put right{}",
+      seal.file.string(), seal.lost, seal.damaged.size(), seal.head.shape.parity_rows,
+      2 * seal.damaged.size() > seal.head.shape.blocks()
+          ? "; if the checkpoint was overwritten after it was sealed, seal it again"
+          : "");
+}
+
+}  // namespace
+
 bool RepairPlan::complete() const { return !sound && failure().empty(); }
 
 std::string RepairPlan::failure() const {
+  if (seal) return "";
   if (!structure.empty()) return structure;
   for (const ExplainedPart& part : parts) {
     if (!part.explanation.failure.empty()) return part.name + ": " + part.explanation.failure;
@@ -190,13 +66,19 @@ std::vector<FileBit> RepairPlan::bits() const {
 }
 
 RepairPlan plan_repair(const std::filesystem::path& file, const Verification& found) {
-  if (std::filesystem::is_directory(ckpt::root_of_set(file))) {
-    fail(ErrorCode::unsupported,
-         "{}: is a checkpoint in several files; repair takes one file, and verify names the damaged one",
-         file.string());
-  }
   RepairPlan plan;
   plan.sound = found.sound();
+  if (found.seal && found.seal->repairable()) {
+    plan.seal = *found.seal;
+    return plan;
+  }
+  plan.differs_from_seal = found.seal && !found.seal->sound();
+  if (std::filesystem::is_directory(ckpt::root_of_set(file))) {
+    fail(ErrorCode::unsupported,
+         "{}: is a checkpoint in several files without a seal that can repair it; verify names the damaged "
+         "one",
+         file.string());
+  }
   if (!found.damage.empty() && found.parts.empty() && ckpt::other_than_hdf5(file) == "a zip archive") {
     plan.parts.push_back({std::nullopt, "directory of the archive", explain_structure(file)});
     return plan;
@@ -210,35 +92,120 @@ RepairPlan plan_repair(const std::filesystem::path& file, const Verification& fo
     plan.parts.push_back({part.kind, part.name, search.explain(part)});
   }
   if (plan.parts.empty()) plan.structure = found.damage;
+  if (plan.parts.empty() && plan.differs_from_seal) plan.structure = why_not_repairable(*found.seal);
   return plan;
 }
 
-void write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
-                    const std::filesystem::path& output,
-                    const std::function<void(inject::Manifest& manifest)>& keep) {
-  const std::vector<FileBit> bits = plan.bits();
-  const AlteredBytes bytes = altered_by(bits, open_file(file, O_RDONLY), file);
-  inject::Manifest manifest;
-  manifest.model.count = bits.size();
-  manifest.plan.census.elements = bytes.size();
-  manifest.plan.census.bits = bits.size();
-  inject::set_base(manifest, file);
+namespace {
+
+constexpr std::size_t most_listed = 65536;  // bytes: a manifest of some 20 MB
+
+/// What a rebuilt copy holds instead of other bytes, as long as that can be listed.
+struct RebuiltBytes {
+  AlteredBytes bytes;
+  std::uint64_t count = 0;
+};
+
+/// Gives the copy the sizes that were sealed, and its lost blocks.
+RebuiltBytes rebuild(const SealCheck& seal, const FileRun& copy) {
+  const FileList& files = copy.files();
+  for (const ResizedFile& one : seal.resized) {
+    const auto place = files.several() ? files.root / one.name : files.root;
+    if (!one.bytes) {
+      std::filesystem::create_directories(place.parent_path());
+      (void)open_file(place, O_WRONLY | O_CREAT);
+    }
+    std::filesystem::resize_file(place, one.sealed_bytes);
+  }
+  RebuiltBytes rebuilt;
+  std::vector<std::uint8_t> before;
+  rebuild_blocks(seal, [&](const std::uint8_t* data, std::uint64_t bytes, std::uint64_t offset) {
+    before.resize(bytes);
+    copy.read(before.data(), bytes, offset);
+    for (std::uint64_t i = 0; i < bytes; ++i) {
+      if (before[i] == data[i]) continue;
+      if (rebuilt.count++ < most_listed) rebuilt.bytes[offset + i] = {before[i], data[i]};
+    }
+    copy.write(data, bytes, offset);
+  });
+  return rebuilt;
+}
+
+/// The same bytes, counted as the checkpoint counts them; nullopt if one is in no file of it.
+std::optional<AlteredBytes> recounted(const AlteredBytes& bytes, const FileList& sealed,
+                                      const std::filesystem::path& copy) {
+  if (!sealed.several()) return bytes;
+  const auto container = ckpt::open_checkpoint(copy);
+  AlteredBytes result;
+  for (const auto& [offset, byte] : bytes) {
+    const FileList::Part& from = sealed.parts[sealed.part_of(offset)];
+    const auto& parts = container->files()->parts;
+    const auto to = std::find_if(parts.begin(), parts.end(),
+                                 [&](const FileList::Part& part) { return part.name == from.name; });
+    if (to == parts.end()) return std::nullopt;
+    result[to->first + offset - from.first] = byte;
+  }
+  return result;
+}
+
+/// Keeps the manifest of a rebuilt copy; otherwise returns why it has none.
+std::string keep_rebuilt(const std::filesystem::path& file, const SealCheck& seal,
+                         const std::filesystem::path& copy, const RebuiltBytes& rebuilt,
+                         const KeepManifest& keep) {
+  if (!seal.resized.empty()) return "the size of a file differs, which no manifest can say";
+  if (rebuilt.count > most_listed)
+    return fmt::format("{} bytes differ, which is too many to list", rebuilt.count);
+  try {
+    const auto bytes = recounted(rebuilt.bytes, seal.head.files, copy);
+    if (!bytes) return "a byte of a file without tensors differs, which no manifest can say";
+    inject::Manifest manifest = manifest_of(*bytes, file, copy);
+    keep(manifest);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_file && error.code() != ErrorCode::unsupported) throw;
+    return "it is not a checkpoint that bitrift reads, which every manifest is of";
+  }
+  return "";
+}
+
+std::string write_rebuilt(const std::filesystem::path& file, const SealCheck& seal,
+                          const std::filesystem::path& output, const KeepManifest& keep) {
+  std::string why;
+  inject::copy_altered(seal.head.files, output, [&](const FileRun& copy) {
+    const RebuiltBytes rebuilt = rebuild(seal, copy);
+    if (!compare_with_seal(seal.file, copy.files().root).sound()) {
+      fail(ErrorCode::conflict, "{}: the repaired copy differs from what was sealed; nothing was written",
+           file.string());
+    }
+    why = keep_rebuilt(file, seal, copy.files().root, rebuilt, keep);
+  });
+  return why;
+}
+
+}  // namespace
+
+std::string write_repaired(const std::filesystem::path& file, const RepairPlan& plan,
+                           const std::filesystem::path& output, const KeepManifest& keep) {
+  if (plan.seal) return write_rebuilt(file, *plan.seal, output, keep);
+  const AlteredBytes bytes = altered_by(plan.bits(), file);
   inject::copy_altered({file}, output, [&](const FileRun& written) {
     for (const auto& [offset, byte] : bytes) written.write(&byte.after, 1, offset);
     const std::filesystem::path& copy = written.files().root;
-    const Verification again = verify(copy);
-    if (!again.sound()) {
+    if (!verify(copy).sound()) {
       fail(ErrorCode::conflict,
            "{}: with the flips that its sums suggest, the file is still damaged; nothing was written",
            file.string());
     }
-    const ckpt::Reader repaired(copy);
-    const FaultNamer namer(repaired);
-    auto faults = namer.in_values(bytes);
-    manifest.model.plane = faults ? record::Plane::storage : record::Plane::metadata;
-    manifest.plan.list = faults ? std::move(*faults) : namer.in_bytes(bytes);
+    if (plan.differs_from_seal && !compare_with_seal(seal_path(file), copy).sound()) {
+      fail(
+          ErrorCode::conflict,
+          "{}: with the flips that its sums suggest, it still differs from its seal; nothing was written. If "
+          "the seal is out of date, remove it",
+          file.string());
+    }
+    inject::Manifest manifest = manifest_of(bytes, file, copy);
     keep(manifest);
   });
+  return "";
 }
 
 }  // namespace bitrift::integrity

@@ -16,8 +16,11 @@ enum class SumKind {
   crc32c,      ///< of a tensor's values, in HDF5 files of bitrift
   fletcher32,  ///< of a chunk of HDF5
   adler32,     ///< of the deflated data of a chunk of HDF5, decoded
+  seal,        ///< digests of blocks, in the seal beside the checkpoint
 };
-constexpr EnumNames<4> names_of(SumKind) { return {"sum", {"CRC-32", "CRC-32C", "Fletcher-32", "Adler-32"}}; }
+constexpr EnumNames<5> names_of(SumKind) {
+  return {"sum", {"CRC-32", "CRC-32C", "Fletcher-32", "Adler-32", "seal"}};
+}
 
 /// A member of a zip archive.
 struct MemberPlace {

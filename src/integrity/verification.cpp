@@ -134,151 +134,35 @@ void check_hdf5(const ckpt::Reader& reader, std::vector<SummedPart>& parts) {
   check_values(reader, parts);
 }
 
-// --- which tensors the parts protect ---
-
-/// The stored bytes of a part; nullopt for the values of a tensor.
-std::optional<ckpt::Values::StoredRun> run_of(const SummedPart& part) {
-  if (const auto* const member = std::get_if<MemberPlace>(&part.place))
-    return ckpt::Values::StoredRun{member->first, member->bytes};
-  if (const auto* const chunk = std::get_if<ChunkPlace>(&part.place))
-    return ckpt::Values::StoredRun{chunk->chunk.offset, chunk->chunk.bytes};
-  return std::nullopt;
-}
-
-/// Parts by the bytes that they cover.
-class Cover {
- public:
-  explicit Cover(const std::vector<SummedPart>& parts) {
-    for (const SummedPart& part : parts) {
-      if (const auto run = run_of(part)) {
-        by_place_.push_back({*run, &part});
-      } else {
-        by_tensor_.emplace(std::get<ValuesPlace>(part.place).tensor, &part);
-      }
-    }
-    std::sort(by_place_.begin(), by_place_.end(),
-              [](const Placed& a, const Placed& b) { return a.run.offset < b.run.offset; });
-  }
-
-  [[nodiscard]] VerifiedTensor verified(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor) const {
-    VerifiedTensor result{tensor.path, tensor.role, tensor.stored_bytes, TensorState::unprotected, {}, ""};
-    const ckpt::Values& values = reader.values(tensor);
-    if (!values.unreadable().empty()) {
-      result.state = TensorState::unreadable;
-      result.reason = values.unreadable();
-      return result;
-    }
-    if (tensor.stored_bytes == 0) {  // there is nothing to protect
-      result.state = TensorState::sound;
-      return result;
-    }
-    bool damaged = false;
-    bool covered = covers(values, result.sums, damaged);
-    const auto own = by_tensor_.find(tensor.holder.empty() ? tensor.path : tensor.holder);
-    if (own != by_tensor_.end()) {
-      covered = true;
-      add(*own->second, result.sums, damaged);
-    }
-    std::sort(result.sums.begin(), result.sums.end());
-    result.state = damaged ? TensorState::damaged : covered ? TensorState::sound : TensorState::unprotected;
-    return result;
-  }
-
- private:
-  static void add(const SummedPart& part, std::vector<SumKind>& sums, bool& damaged) {
-    damaged = damaged || !part.damage.empty();
-    if (std::find(sums.begin(), sums.end(), part.kind) == sums.end()) sums.push_back(part.kind);
-  }
-
-  /// Whether all runs of stored bytes lie within parts.
-  [[nodiscard]] bool covers(const ckpt::Values& values, std::vector<SumKind>& sums, bool& damaged) const {
-    if (by_place_.empty()) return false;
-    std::vector<ckpt::Values::StoredRun> runs;
-    try {
-      runs = values.stored_runs();
-    } catch (const Error&) {
-      return false;  // its index is damaged, and no part of it was checked
-    }
-    bool covered = !runs.empty();
-    for (const auto& run : runs) {
-      const auto behind = std::partition_point(by_place_.begin(), by_place_.end(), [&](const Placed& one) {
-        return one.run.offset <= run.offset;
-      });
-      const Placed* const one = behind == by_place_.begin() ? nullptr : &*std::prev(behind);
-      if (one == nullptr || run.offset - one->run.offset + run.bytes > one->run.bytes) {
-        covered = covered && run.bytes == 0;
-        continue;
-      }
-      add(*one->part, sums, damaged);
-    }
-    return covered;
-  }
-
-  struct Placed {
-    ckpt::Values::StoredRun run;
-    const SummedPart* part = nullptr;
-  };
-  std::vector<Placed> by_place_;
-  std::map<std::string, const SummedPart*> by_tensor_;
-};
-
 }  // namespace
-
-namespace {
-
-record::Json part_json(const SummedPart& part) {
-  record::Json value = {{"part", part.name}, {"sum", name_of(part.kind)}};
-  value["state"] = part.damage.empty() ? "sound" : "damaged";
-  if (!part.damage.empty()) value["damage"] = part.damage;
-  return value;
-}
-
-record::Json tensor_json(const VerifiedTensor& tensor) {
-  record::Json sums = record::Json::array();
-  for (const SumKind kind : tensor.sums) sums.push_back(name_of(kind));
-  record::Json value = {{"path", tensor.path},
-                        {"role", tensor.role},
-                        {"bytes", tensor.bytes},
-                        {"state", name_of(tensor.state)},
-                        {"sums", std::move(sums)}};
-  if (!tensor.reason.empty()) value["reason"] = tensor.reason;
-  return value;
-}
-
-}  // namespace
-
-record::Json to_json(const Verification& found) {
-  record::Json parts = record::Json::array();
-  for (const SummedPart& part : found.parts) parts.push_back(part_json(part));
-  record::Json tensors = record::Json::array();
-  for (const VerifiedTensor& tensor : found.tensors) tensors.push_back(tensor_json(tensor));
-  record::Json value = {{"format", name_of(found.format)},
-                        {"bytes", found.bytes},
-                        {"sound", found.sound()},
-                        {"parts", std::move(parts)},
-                        {"tensors", std::move(tensors)}};
-  if (!found.damage.empty()) value["damage"] = found.damage;
-  return value;
-}
 
 bool Verification::sound() const {
-  return damage.empty() &&
+  return damage.empty() && (!seal || seal->sound()) &&
          std::all_of(parts.begin(), parts.end(), [](const SummedPart& part) { return part.damage.empty(); });
 }
 
 namespace {
 
+/// Whether a folder has the files of a checkpoint, damaged or not.
+bool is_set(const std::filesystem::path& folder) {
+  try {
+    return ckpt::find_file_set(folder).has_value();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 /// Whether an error while a file is read can come from damage: in a file that begins like a checkpoint, or
 /// that has a sum that does not fit.
 bool is_damage(const Error& error, const Verification& found, const std::filesystem::path& file) {
+  if (found.seal && !found.seal->sound() &&
+      (error.code() == ErrorCode::not_found || error.code() == ErrorCode::bad_input))
+    return true;  // a file of it is lost
   if (!found.sound()) return error.code() == ErrorCode::bad_file || error.code() == ErrorCode::unsupported;
-  if (std::filesystem::is_directory(ckpt::root_of_set(file))) return error.code() == ErrorCode::bad_file;
+  if (std::filesystem::is_directory(ckpt::root_of_set(file)))
+    return error.code() == ErrorCode::bad_file && is_set(file);
   return error.code() == ErrorCode::bad_file && ckpt::has_known_signature(file);
 }
-
-}  // namespace
-
-namespace {
 
 /// The parts of a file of a set as parts of the set.
 void move_parts(std::vector<SummedPart> found, const std::string& file, std::uint64_t base,
@@ -305,15 +189,14 @@ void check_section(const ckpt::Container& whole, const ckpt::Container::Section&
   if (directory != nullptr) {
     move_parts(check_members(*directory, place, section.base - file.first), file.name, section.base, parts);
   } else if (section.container->hdf5() != nullptr) {
-    move_parts(verify(place).parts, file.name, section.base, parts);
+    move_parts(verify_sums(place).parts, file.name, section.base, parts);
   }
 }
 
-}  // namespace
-
-Verification verify(const std::filesystem::path& file) {
+Verification sums_of(const std::filesystem::path& file, std::optional<SealCheck> seal) {
   Verification result;
   result.several = std::filesystem::is_directory(ckpt::root_of_set(file));
+  result.seal = std::move(seal);
   try {
     {
       const auto container = ckpt::open_checkpoint(file);
@@ -325,16 +208,32 @@ Verification verify(const std::filesystem::path& file) {
     }
     const ckpt::Reader reader(file);
     if (reader.container().hdf5() != nullptr) check_hdf5(reader, result.parts);
-    const Cover cover(result.parts);
-    for (const ckpt::TensorInfo& tensor : reader.tensors()) {
-      if (!tensor.alias_of.empty() || tensor.role == "checksum") continue;
-      result.tensors.push_back(cover.verified(reader, tensor));
-    }
+    result.tensors = protected_tensors(reader, result.parts, result.seal);
   } catch (const Error& error) {
-    if (!is_damage(error, result, file)) throw;
-    result.damage = error.what();
+    if (is_damage(error, result, file)) {
+      result.damage = error.what();
+    } else if (result.seal && says_other(error)) {
+      result.other = error.what();
+    } else {
+      throw;
+    }
   }
+  if (result.seal && result.bytes == 0) result.bytes = result.seal->head.shape.bytes;
   return result;
+}
+
+}  // namespace
+
+bool says_other(const Error& error) {
+  return error.code() == ErrorCode::bad_file || error.code() == ErrorCode::unsupported ||
+         error.code() == ErrorCode::bad_input;
+}
+
+Verification verify_sums(const std::filesystem::path& file) { return sums_of(file, std::nullopt); }
+
+Verification verify(const std::filesystem::path& file) {
+  const bool there = std::filesystem::exists(ckpt::root_of_set(file));
+  return sums_of(file, there ? check_seal(file) : std::nullopt);
 }
 
 }  // namespace bitrift::integrity

@@ -20,6 +20,7 @@ import archive_seeds
 import h5py
 import numpy as np
 import schedule_seeds
+import seal_seeds
 from h5py import h5d, h5f, h5p, h5s, h5t
 from json_words import JSON_WORDS, words_of
 
@@ -398,6 +399,9 @@ def main(folder: Path) -> None:
     write(folder, "manifest", as_seeds, words)
     write(folder, "undo", {f"{i}": content for i, content in enumerate(journals())}, JSON_WORDS)
     write(folder, "schedule", schedule_seeds.files(), JSON_WORDS + schedule_seeds.WORDS)
+    write(
+        folder, "seal", {f"{i}": content for i, content in enumerate(seal_seeds.seals())}, JSON_WORDS + seal_seeds.WORDS
+    )
     write(folder, "deflate", {f"{i}": stream for i, stream in enumerate(deflate_streams())}, [])
     write(folder, "codec", {f"{i}": content for i, content in enumerate(chunks())}, [])
 

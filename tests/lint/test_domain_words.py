@@ -16,7 +16,7 @@ FOREIGN = "src/ckpt/dialect/"
 ALLOWED = {
     "src/record/propagation_report.cpp: key step",
     "src/spec/exec_runner.cpp: text nan",
-    "tools/bitrift/inject.cpp: name replica",
+    "tools/bitrift/checkpoint/inject.cpp: name replica",
     "tools/bitrift-train/guard_options.cpp: text none",
     "tools/bitrift/analyze.cpp: name tensor",
 }

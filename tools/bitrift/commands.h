@@ -32,6 +32,7 @@ void add_undo(CLI::App& app, ExitCode& exit_code);
 void add_diff(CLI::App& app, ExitCode& exit_code);
 void add_verify(CLI::App& app, ExitCode& exit_code);
 void add_repair(CLI::App& app, ExitCode& exit_code);
+void add_seal(CLI::App& app);
 void add_campaign(CLI::App& app, ExitCode& exit_code);
 /// Subcommands of `campaign`.
 void add_list(CLI::App& parent, ExitCode& exit_code);

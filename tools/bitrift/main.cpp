@@ -69,6 +69,7 @@ int run(int count, char** arguments) {
   add_diff(app, exit_code);
   add_verify(app, exit_code);
   add_repair(app, exit_code);
+  add_seal(app);
   add_campaign(app, exit_code);
   add_analyze(app, exit_code);
   add_compare(app, exit_code);

@@ -27,6 +27,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// Rows of a table that are shown where a file or --json has all.
+constexpr std::size_t most_shown = 20;
+
 /// Writes to stdout. Throws Error(io) when it cannot be written (a full disk behind a redirection).
 void print(std::string_view text);
 /// Writes a document with an indentation of two to stdout.

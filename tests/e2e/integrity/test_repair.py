@@ -198,6 +198,8 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     write_torch(path)
     refused("repair", path, says="give -o FIXED")
     refused("verify", tmp_path / "none", says="none")
+    (tmp_path / "folder").mkdir()
+    refused("verify", tmp_path / "folder", says="holds no file with the name of a checkpoint")
     (tmp_path / "text").write_text("hello")
     refused("verify", tmp_path / "text", says="HDF5 signature")
     hurt = flip(path, tmp_path / "hurt", random_bit(path, random.Random(1)))

@@ -1,4 +1,4 @@
-#include "inject_report.h"
+#include "checkpoint/inject_report.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include "checkpoint/inject_report.h"
 #include "ckpt/dialect/roles.h"
 #include "commands.h"
 #include "core/error.h"
@@ -18,7 +19,6 @@
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
 #include "inject/write/undo_journal.h"
-#include "inject_report.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
 #include "output.h"

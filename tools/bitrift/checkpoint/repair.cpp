@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -60,13 +61,27 @@ std::string parts_table(const RepairPlan& plan) {
 
 std::string faults_table(const inject::Manifest& manifest) {
   Table table({"tensor", "element", "bits", "before", "repaired"});
+  std::size_t count = 0;
   for (const record::AppliedFault& fault : manifest.plan.faults()) {
+    if (++count > most_shown) continue;
     table.add({fault.tensor.empty() ? fault.structure : fault.tensor, std::to_string(fault.element),
                fmt::format("{}", fmt::join(fault.bits, ",")),
                inject::value_text(fault.dtype, fault.old_pattern),
                inject::value_text(fault.dtype, fault.new_pattern)});
   }
-  return table.text();
+  return table.text() +
+         (count > most_shown ? fmt::format("and {} more\n", with_commas(count - most_shown)) : "");
+}
+
+std::string seal_line(const integrity::SealCheck& seal) {
+  std::string text =
+      fmt::format("{}: {} of {} are restored", seal.file.string(), with_commas(seal.damaged.size()),
+                  counted(seal.head.shape.blocks(), "block"));
+  if (!seal.flipped.empty())
+    text += fmt::format(", {} of them by one flipped bit", with_commas(seal.flipped.size()));
+  if (!seal.resized.empty())
+    text += fmt::format("; {} get their size back", counted(seal.resized.size(), "file"));
+  return text + "\n";
 }
 
 record::Json part_json(const ExplainedPart& part) {
@@ -79,23 +94,41 @@ record::Json part_json(const ExplainedPart& part) {
   return value;
 }
 
-void report(const RepairOptions& options, RepairState state, const RepairPlan& plan,
-            const inject::Manifest* manifest) {
-  if (options.json) {
-    record::Json parts = record::Json::array();
-    for (const ExplainedPart& part : plan.parts) parts.push_back(part_json(part));
-    record::Json value = {{"file", options.file}, {"state", name_of(state)}, {"parts", std::move(parts)}};
-    if (manifest != nullptr) {
-      value["output"] = options.output;
-      value["manifest"] = options.manifest;
-      record::Json faults = record::Json::array();
-      for (const auto& fault : manifest->plan.faults()) faults.push_back(inject::describe_fault(fault));
-      value["faults"] = std::move(faults);
-    }
-    if (!plan.structure.empty()) value["damage"] = plan.structure;
-    return print_json(value);
+/// A copy that was written: its flips, or why they are not listed.
+struct Written {
+  std::optional<inject::Manifest> manifest;
+  std::string no_manifest;
+};
+
+void report_json(const RepairOptions& options, RepairState state, const RepairPlan& plan,
+                 const Written* written) {
+  record::Json parts = record::Json::array();
+  for (const ExplainedPart& part : plan.parts) parts.push_back(part_json(part));
+  record::Json value = {{"file", options.file}, {"state", name_of(state)}, {"parts", std::move(parts)}};
+  if (plan.seal) {
+    value["seal"] = {{"file", plan.seal->file.string()},
+                     {"restored_blocks", plan.seal->damaged.size()},
+                     {"resized_files", plan.seal->resized.size()}};
   }
+  if (written != nullptr) {
+    value["output"] = options.output;
+    if (written->manifest) {
+      value["manifest"] = options.manifest;
+      value["faults"] = record::Json::array();
+      for (const auto& fault : written->manifest->plan.faults())
+        value["faults"].push_back(inject::describe_fault(fault));
+    } else {
+      value["no_manifest"] = written->no_manifest;
+    }
+  }
+  if (!plan.structure.empty()) value["damage"] = plan.structure;
+  print_json(value);
+}
+
+void report(const RepairOptions& options, RepairState state, const RepairPlan& plan, const Written* written) {
+  if (options.json) return report_json(options, state, plan, written);
   std::string text = plan.parts.empty() ? "" : parts_table(plan);
+  if (plan.seal) text += seal_line(*plan.seal);
   switch (state) {
     case RepairState::sound:
       text += fmt::format("{}: every sum fits; nothing was written\n", options.file);
@@ -108,9 +141,15 @@ void report(const RepairOptions& options, RepairState state, const RepairPlan& p
       text += fmt::format("{}: cannot be repaired; nothing was written\n", options.file);
       break;
     case RepairState::repaired:
-      text += "\n" + faults_table(*manifest) +
-              fmt::format("{}: repaired, and every sum fits; {} lists the flips\n", options.output,
-                          options.manifest);
+      if (written->manifest) {
+        const bool many = plan.seal && written->manifest->plan.faults().size() > most_shown;
+        text += (many ? "" : "\n" + faults_table(*written->manifest)) +
+                fmt::format("{}: repaired, and {}; {} lists the flips\n", options.output,
+                            plan.seal ? "as it was sealed" : "every sum fits", options.manifest);
+      } else {
+        text += fmt::format("{}: repaired, and as it was sealed; there is no manifest: {}\n", options.output,
+                            written->no_manifest);
+      }
       break;
   }
   print(text);
@@ -119,14 +158,15 @@ void report(const RepairOptions& options, RepairState state, const RepairPlan& p
 void write(const RepairOptions& options, const RepairPlan& plan) {
   // Its bytes are on the disk before the copy has its name; its own name appears after that.
   PendingFile pending(options.manifest);
-  inject::Manifest written;
-  integrity::write_repaired(options.file, plan, options.output, [&](inject::Manifest& manifest) {
-    manifest.provenance = record::provenance(command_line());
-    const std::string text = inject::manifest_text(manifest);
-    write_at(open_file(pending.path(), O_WRONLY), text.data(), text.size(), 0, options.manifest);
-    written = std::move(manifest);
-  });
-  pending.commit();
+  Written written;
+  written.no_manifest =
+      integrity::write_repaired(options.file, plan, options.output, [&](inject::Manifest& manifest) {
+        manifest.provenance = record::provenance(command_line());
+        const std::string text = inject::manifest_text(manifest);
+        write_at(open_file(pending.path(), O_WRONLY), text.data(), text.size(), 0, options.manifest);
+        written.manifest = std::move(manifest);
+      });
+  if (written.manifest) pending.commit();
   report(options, RepairState::repaired, plan, &written);
 }
 
@@ -155,14 +195,15 @@ int repair(RepairOptions options) {
 
 void add_repair(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<RepairOptions>();
-  CLI::App* command =
-      app.add_subcommand("repair", "Find flipped bits by a checkpoint's sums, and put them right");
+  CLI::App* command = app.add_subcommand("repair", "Put a damaged checkpoint right, by its seal or its sums");
   command
-      ->add_option("FILE", options->file,
-                   "HDF5, safetensors, npz, PyTorch zip (.pt) or Keras (.keras) file; never written to")
+      ->add_option(
+          "FILE", options->file,
+          "HDF5, safetensors, npz, PyTorch zip (.pt) or Keras (.keras) file, or any file or folder with "
+          "a seal; never written to")
       ->required()
       ->type_name("");
-  command->add_option("-o,--output", options->output, "write the repaired copy to this file")
+  command->add_option("-o,--output", options->output, "write the repaired copy to this file or folder")
       ->type_name("FILE");
   command
       ->add_option("--manifest", options->manifest,
@@ -171,7 +212,10 @@ void add_repair(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--dry-run", options->dry_run, "print what would be flipped; write nothing");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer(
-      "Where a sum does not fit, looks for the one bit (or the two bits of a word) whose flipping makes it "
+      "With a seal (bitrift seal), restores the blocks that differ from it. Otherwise, or where its parity "
+      "is "
+      "too little:\n"
+      "where a sum does not fit, looks for the one bit (or the two bits of a word) whose flipping makes it "
       "fit.\n"
       "Writes nothing if several would, or none, or if a sum of the repaired copy does not fit. Other damage "
       "may\n"
