@@ -65,7 +65,6 @@ FORMATS: dict[str, Callable[[Path], None]] = {
     "safetensors": lambda path: save_file(tensors(), path),
     "HDF5": save_hdf5(),
     "HDF5, fletcher32": save_hdf5(chunks=(64, 64), fletcher32=True),
-    "HDF5, gzip": save_hdf5(chunks=(32, 32), compression="gzip"),
     "DCP": save_distributed,
 }
 

@@ -29,6 +29,12 @@ class PickleMachine {
       const std::uint8_t opcode = cursor_.u8();
       if (opcode == '.') break;
       if (!constant(opcode) && !container(opcode) && !memory(opcode) && !call(opcode)) {
+        if (opcode == 'P') {
+          fail(ErrorCode::unsupported,
+               "{}: is a pickle of protocol 0, from which PyTorch itself loads no tensors; save it with "
+               "protocol 2",
+               where_);
+        }
         fail(ErrorCode::unsupported, "{}: opcode {:#04x} at byte {} of the pickle is none that bitrift reads",
              where_, opcode, cursor_.position() - 1);
       }

@@ -1,4 +1,4 @@
-"""Writes checkpoints of models of transformers and of a trainer of Lightning, and what their own modules say of them.
+"""Writes checkpoints of models of transformers and timm and of a trainer of Lightning, and what their modules say.
 
 python model_roles.py FOLDER     FOLDER/NAME.pt, and FOLDER/NAME.json: {path: role}, null where no module says it.
 
@@ -53,14 +53,32 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamba": ("MambaForCausalLM", "MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99,
                                                   "state_size": 4}),
 }  # fmt: skip
+TIMM = ("resnet18", "vit_tiny_patch16_224", "convnext_atto", "efficientnet_b0", "mobilenetv3_small_050", "regnety_002")
+TIMM += (
+    "mobilevit_xxs",
+    "pvt_v2_b0",
+    "coat_tiny",
+    "levit_128s",
+    "xcit_nano_12_p16_224",
+    "densenet121",
+    "poolformer_s12",
+)
 # Names of parameters that are matrices or embeddings of a module of their own kind, by the source of transformers.
-WEIGHTS = {"gate_up_proj", "down_proj", "cls_token", "position_embeddings", "class_embedding", "masked_spec_embed"}
-WEIGHTS |= {"relative_position_bias_table", "original0", "original1"}
+WEIGHTS = {
+    "gate_up_proj",
+    "down_proj",
+    "cls_token",
+    "position_embeddings",
+    "pos_embed",
+    "class_embedding",
+    "masked_spec_embed",
+}
+WEIGHTS |= {"relative_position_bias_table", "attention_biases", "original", "layer_scale_parameter"}
 
 
 def roles_of(model: nn.Module, prefix: str = "") -> dict[str, str | None]:
     """The role of each tensor of a state_dict, by the class of its module."""
-    modules, roles = dict(model.named_modules()), {}
+    modules, roles = dict(model.named_modules(remove_duplicate=False)), {}
     for name in model.state_dict():
         owner, _, leaf = name.rpartition(".")
         kind = type(modules[owner]).__name__
@@ -69,7 +87,7 @@ def roles_of(model: nn.Module, prefix: str = "") -> dict[str, str | None]:
             role = "running_stat"
         elif leaf in ("weight", "bias"):
             role = "norm" if "Norm" in kind else leaf
-        elif leaf in WEIGHTS:
+        elif leaf.rstrip("0123456789") in WEIGHTS or "Scale" in kind:
             role = "weight"
         elif leaf == "final_logits_bias":
             role = "bias"
@@ -85,6 +103,38 @@ def save_models(folder: Path) -> None:
         made = getattr(transformers, model)(getattr(transformers, config)(**sizes))
         torch.save(made.state_dict(), folder / f"{name}.pt")
         (folder / f"{name}.json").write_text(json.dumps(roles_of(made)))
+
+
+def import_timm() -> Any:
+    """From its own folder (tools/setup): it imports torchvision, whose wheel on PyPI has operators for CUDA only.
+
+    The two that must exist get no kernel here.
+    """
+    sys.path.append(str(Path(sys.prefix) / "timm"))
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    import timm.utils
+
+    return timm, library
+
+
+def save_timm(folder: Path) -> None:
+    """As its own training script saves them: with optimizer, averaged model and arguments."""
+    timm, _library = import_timm()
+    for name in TIMM:
+        made = timm.create_model(name, num_classes=3)
+        average = timm.utils.ModelEmaV3(made)
+        optimizer = torch.optim.SGD(made.parameters(), 0.1)
+        saver = timm.utils.CheckpointSaver(
+            made, optimizer, model_ema=average, checkpoint_dir=folder, recovery_dir=folder, max_history=1
+        )
+        saver.save_checkpoint(1, metric=0.5)
+        (folder / "last.pth.tar").rename(folder / f"timm_{name}.pt")
+        for left in folder.glob("*.pth.tar"):
+            left.unlink()
+        roles = roles_of(made, "state_dict/") | roles_of(average.module, "state_dict_ema/")
+        (folder / f"timm_{name}.json").write_text(json.dumps(roles))
 
 
 def save_training(folder: Path) -> None:
@@ -123,7 +173,7 @@ def save_training(folder: Path) -> None:
 def main(folder: Path) -> None:
     warnings.simplefilter("ignore")
     save: Callable[[Path], None]
-    for save in (save_models, save_training):
+    for save in (save_models, save_timm, save_training):
         save(folder)
 
 

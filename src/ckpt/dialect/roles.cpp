@@ -102,15 +102,28 @@ std::string role_of_variant(std::string_view name, std::string_view parent, std:
       if (name.starts_with(std::string(kind).append(of))) return std::string(kind);
     }
   }
-  constexpr std::array<std::string_view, 16> matrices = {"gate_up_proj",      "gate_proj",
-                                                         "up_proj",           "down_proj",
-                                                         "cls_token",         "dist_token",
-                                                         "mask_token",        "reg_token",
-                                                         "register_tokens",   "query_tokens",
-                                                         "pos_embed",         "position_embeddings",
-                                                         "class_embedding",   "positional_embedding",
-                                                         "masked_spec_embed", "relative_position_bias_table"};
-  return dimensions > 0 && is_one_of(name, matrices) ? "weight" : "unknown";
+  // A diagonal matrix: Touvron et al., "Going deeper with image transformers" (ICCV 2021), section 2.
+  const std::string_view block = without_number(parent);
+  const bool scales = name == "layer_scale_parameter" || block == "layer_scale" || block == "ls";
+  if (dimensions == 1 && scales) return "weight";
+  constexpr std::array<std::string_view, 17> matrices = {"gate_up_proj",
+                                                         "gate_proj",
+                                                         "up_proj",
+                                                         "down_proj",
+                                                         "cls_token",
+                                                         "dist_token",
+                                                         "mask_token",
+                                                         "reg_token",
+                                                         "register_tokens",
+                                                         "query_tokens",
+                                                         "pos_embed",
+                                                         "position_embeddings",
+                                                         "class_embedding",
+                                                         "masked_spec_embed",
+                                                         "attention_biases",
+                                                         "positional_embedding",
+                                                         "relative_position_bias_table"};
+  return dimensions > 0 && is_one_of(without_number(name), matrices) ? "weight" : "unknown";
 }
 
 /// What trainers keep beside a model and its optimizer: callbacks, schedulers and the like have no layers.
