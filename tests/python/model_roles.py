@@ -53,6 +53,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamba": ("MambaForCausalLM", "MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99,
                                                   "state_size": 4}),
 }  # fmt: skip
+TIMM: tuple[str, ...]
 TIMM = ("resnet18", "vit_tiny_patch16_224", "convnext_atto", "efficientnet_b0", "mobilenetv3_small_050", "regnety_002")
 TIMM += (
     "mobilevit_xxs",
