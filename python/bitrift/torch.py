@@ -126,8 +126,9 @@ def from_pt(source: str | PathLike[str], output: str | PathLike[str]) -> list[st
     """Converts a file of torch.save() without executing code of it; returns what was left out, one line each.
 
     Takes a state_dict, or a dict that holds one as model, state_dict, model_state_dict, net, network or module, beside
-    it the optimizer's as optimizer, optimizer_state_dict, optimizer_state or optim, and numbers. Raises ConversionError
-    where the file is none of these, or the optimizer's parameters cannot be told.
+    it the optimizer's as optimizer, optimizer_state_dict, optimizer_state, optim or the only one of Lightning's
+    optimizer_states, and numbers. Raises ConversionError where the file is none of these, or the optimizer's
+    parameters cannot be told.
     """
     try:
         content = torch.load(source, map_location="cpu", weights_only=True)
@@ -269,6 +270,10 @@ def _group_json(group: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, Mapping) and "state" in value and "param_groups" in value
+
+
 def _parts_of(
     content: Mapping[str, Any], source: str
 ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, dict[str, float], list[str]]:
@@ -283,8 +288,10 @@ def _parts_of(
     for key, value in content.items():
         if value is model:
             continue
-        if key in _OPTIMIZERS and isinstance(value, Mapping) and "state" in value and "param_groups" in value:
+        if key in _OPTIMIZERS and _is_optimizer(value):
             optimizer = value
+        elif key == "optimizer_states" and isinstance(value, list) and len(value) == 1 and _is_optimizer(value[0]):
+            optimizer = value[0]  # of Lightning, with one optimizer
         elif isinstance(value, (bool, int, float)):
             progress[key] = value
         else:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import bitrift
+import bitrift.torch
 import numpy as np
 import pytest
 from framework_files import KINDS
@@ -63,3 +64,12 @@ def test_the_framework_loads_what_was_altered(folder: Path, tmp_path: Path, kind
     assert contents(path) == contents(out)
     bitrift.undo(path)
     assert contents(path) == original
+
+
+@needs_frameworks
+def test_a_file_of_lightning_is_converted_with_its_optimizer(folder: Path, tmp_path: Path) -> None:
+    path = folder / "lightning" / "c.ckpt"
+    left_out = bitrift.torch.from_pt(path, tmp_path / "c.h5")
+    assert not [line for line in left_out if line.startswith(("state_dict", "optimizer_states"))]
+    roles = [one.role for one in bitrift.list_tensors(tmp_path / "c.h5")]
+    assert roles.count("exp_avg") == roles.count("exp_avg_sq") == 6

@@ -164,6 +164,20 @@ def test_a_pt_file_becomes_what_save_writes(tmp_path: Path, name: str) -> None:
     assert train(other, resumed, range(3, 5)) == train(model, optimizer, range(3, 5))
 
 
+def test_the_only_optimizer_of_lightning_is_kept(tmp_path: Path) -> None:
+    model = make_model(1)
+    optimizer = OPTIMIZERS["adam"](model)
+    train(model, optimizer, range(3))
+    states = [optimizer.state_dict()]
+    content = {"epoch": 1, "global_step": 3, "state_dict": model.state_dict(), "loops": {}, "optimizer_states": states}
+    torch.save(content, tmp_path / "c.ckpt")
+    assert bitrift.torch.from_pt(tmp_path / "c.ckpt", tmp_path / "from.h5") == ["loops: a dict"]
+    bitrift.torch.save(tmp_path / "saved.h5", model, optimizer, epoch=1, global_step=3)
+    assert bitrift.diff(tmp_path / "from.h5", tmp_path / "saved.h5") == []
+    torch.save(content | {"optimizer_states": states * 2}, tmp_path / "two.ckpt")
+    assert "optimizer_states: a list" in bitrift.torch.from_pt(tmp_path / "two.ckpt", tmp_path / "two.h5")
+
+
 def test_a_pt_file_is_listed_as_it_is(tmp_path: Path) -> None:
     state = make_model(1).state_dict()
     torch.save(state, tmp_path / "c.pt")
