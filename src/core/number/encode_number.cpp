@@ -71,7 +71,7 @@ std::optional<std::uint64_t> scale_integer(const NumberFormat& format, std::uint
 /// even.
 std::uint64_t power_pattern(const NumberFormat& format, double value) {
   if (!(value > 0) || std::isinf(value)) return nan_pattern(format);
-  const int bias = (1 << (format.exponent_bits - 1)) - 1;
+  const int bias = exponent_bias(format);
   int power = 0;
   const double fraction = std::frexp(value, &power);  // [0.5, 1)
   const int exponent = power - 1 + (fraction >= 0.75 ? 1 : 0) + bias;
@@ -95,8 +95,8 @@ std::uint64_t encode_floating(const NumberFormat& format, double value) {
   const std::uint64_t overflow = format.finite_only ? nan_pattern(format) : infinity_pattern(format);
   if (std::isnan(value)) return sign | nan_pattern(format);
   if (std::isinf(value)) return sign | overflow;
-  if (value == 0) return sign;
-  const int bias = (1 << (format.exponent_bits - 1)) - 1;
+  if (value == 0) return format.unsigned_zero ? 0 : sign;
+  const int bias = exponent_bias(format);
   const auto mantissa_bits = static_cast<int>(format.mantissa_bits);
   int power = 0;
   const std::uint64_t whole = split(value, power);  // 2^52 <= whole < 2^53
@@ -115,6 +115,7 @@ std::uint64_t encode_floating(const NumberFormat& format, double value) {
   // The hidden bit adds one to the exponent field, and so does a carry out of the mantissa.
   const auto field = static_cast<std::uint64_t>(last + mantissa_bits + bias - 1);
   const std::uint64_t magnitude = (field << mantissa_bits) + kept;
+  if (magnitude == 0 && format.unsigned_zero) return 0;
   return sign | (magnitude > max_pattern(format) ? overflow : magnitude);
 }
 

@@ -11,11 +11,13 @@
 namespace bitrift {
 namespace {
 
-constexpr NumberFormat floating(unsigned bytes, unsigned exponent, unsigned mantissa, bool finite_only) {
-  return {NumberKind::floating, bytes, exponent, mantissa, ByteOrder::little, finite_only, 0, 0};
+constexpr NumberFormat floating(unsigned bytes, unsigned exponent, unsigned mantissa, bool finite_only,
+                                bool unsigned_zero = false) {
+  return {NumberKind::floating, bytes,         exponent, mantissa, ByteOrder::little,
+          finite_only,          unsigned_zero, 0,        0};
 }
 constexpr NumberFormat integer(NumberKind kind, unsigned bytes, unsigned precision = 0) {
-  return {kind, bytes, 0, 0, ByteOrder::little, false, precision, 0};
+  return {kind, bytes, 0, 0, ByteOrder::little, false, false, precision, 0};
 }
 
 constexpr std::array named_formats = {
@@ -25,6 +27,8 @@ constexpr std::array named_formats = {
     std::pair{std::string_view{"bfloat16"}, floating(2, 8, 7, false)},
     std::pair{std::string_view{"float8_e5m2"}, floating(1, 5, 2, false)},
     std::pair{std::string_view{"float8_e4m3fn"}, floating(1, 4, 3, true)},
+    std::pair{std::string_view{"float8_e4m3fnuz"}, floating(1, 4, 3, true, true)},
+    std::pair{std::string_view{"float8_e5m2fnuz"}, floating(1, 5, 2, true, true)},
     std::pair{std::string_view{"float8_e8m0"}, floating(1, 8, 0, true)},
     std::pair{std::string_view{"int8"}, integer(NumberKind::signed_integer, 1)},
     std::pair{std::string_view{"int16"}, integer(NumberKind::signed_integer, 2)},
@@ -186,9 +190,14 @@ std::uint64_t sign_mask(const NumberFormat& format) noexcept {
 
 bool is_finite(const NumberFormat& format, std::uint64_t pattern) noexcept {
   if (format.kind != NumberKind::floating) return true;
+  if (format.unsigned_zero) return (pattern & format.mask()) != sign_mask(format);
   const std::uint64_t magnitude = pattern & format.mask() & ~sign_mask(format);
   if (format.finite_only) return magnitude != (format.mask() & ~sign_mask(format));
   return magnitude < ((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits;
+}
+
+int exponent_bias(const NumberFormat& format) noexcept {
+  return (1 << (format.exponent_bits - 1)) - 1 + (format.unsigned_zero ? 1 : 0);
 }
 
 double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept {
@@ -201,7 +210,7 @@ double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept
   const std::uint64_t mantissa = pattern & ((std::uint64_t{1} << format.mantissa_bits) - 1);
   const auto exponent_mask = (1 << format.exponent_bits) - 1;
   const int exponent = static_cast<int>(pattern >> format.mantissa_bits) & exponent_mask;
-  const int bias = exponent_mask / 2;
+  const int bias = exponent_bias(format);
   const double sign = (pattern & sign_mask(format)) != 0 ? -1.0 : 1.0;
   const auto fraction_bits = static_cast<int>(format.mantissa_bits);
   if (!is_finite(format, pattern)) {
@@ -227,6 +236,7 @@ std::uint64_t infinity_pattern(const NumberFormat& format) {
 }
 
 std::uint64_t nan_pattern(const NumberFormat& format) {
+  if (format.unsigned_zero) return sign_mask(format);
   if (format.finite_only) return format.mask() & ~sign_mask(format);
   const std::uint64_t infinity =
       infinity_pattern(format);  // refuses integers, which cannot be shifted by a mantissa
@@ -235,7 +245,7 @@ std::uint64_t nan_pattern(const NumberFormat& format) {
 
 std::uint64_t max_pattern(const NumberFormat& format) noexcept {
   const std::uint64_t magnitude = format.mask() & ~sign_mask(format);
-  if (format.kind != NumberKind::floating) return magnitude;
+  if (format.kind != NumberKind::floating || format.unsigned_zero) return magnitude;
   if (format.finite_only) return magnitude - 1;
   return (((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits) - 1;
 }

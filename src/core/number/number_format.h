@@ -24,6 +24,10 @@ struct NumberFormat {
   /// Floating: no infinity, and NaN only where all bits but the sign are ones (float8_e4m3fn; Micikevicius et
   /// al., "FP8 formats for deep learning", 2022, section 3).
   bool finite_only = false;
+  /// Floating: one zero, NaN in the place of the negative one, and a bias larger by one (float8_e4m3fnuz,
+  /// _e5m2fnuz; Noune et al., "8-bit numerical formats for deep neural networks", 2022, section 2).
+  /// finite_only, too.
+  bool unsigned_zero = false;
   /// Integers whose value takes fewer bits than are stored (HDF5's precision): bits of the value, 0 for all.
   unsigned precision = 0;
   unsigned bit_offset = 0;  ///< and the stored bit that is the value's bit 0
@@ -42,9 +46,9 @@ struct NumberFormat {
   bool operator==(const NumberFormat&) const = default;
 };
 
-/// float64, float32, float16, bfloat16, float8_e5m2, float8_e4m3fn, float8_e8m0, int8..int64, uint8..uint64,
-/// bool (bit 0 of a byte), and integers of fewer bits than are stored: [u]intBITS_in_STORED[_at_OFFSET];
-/// nullopt for any other name.
+/// float64, float32, float16, bfloat16, float8_e5m2, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2fnuz,
+/// float8_e8m0, int8..int64, uint8..uint64, bool (bit 0 of a byte), and integers of fewer bits than are
+/// stored: [u]intBITS_in_STORED[_at_OFFSET]; nullopt for any other name.
 [[nodiscard]] std::optional<NumberFormat> number_format(std::string_view name);
 /// The names of all formats that have a name of their own, in the order above.
 [[nodiscard]] const std::vector<std::string>& number_format_names();
@@ -64,6 +68,8 @@ void check_bit_field(std::string_view field);
 /// The sign bit as a mask; 0 for formats without one.
 [[nodiscard]] std::uint64_t sign_mask(const NumberFormat& format) noexcept;
 
+/// What is added to an exponent to store it. Floating only.
+[[nodiscard]] int exponent_bias(const NumberFormat& format) noexcept;
 /// The value of a bit pattern as a double (integers converted, narrower floating formats widened exactly).
 [[nodiscard]] double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept;
 /// Whether a pattern is neither NaN nor infinite; always true for integers.

@@ -209,6 +209,9 @@ TORCH: dict[str, Kind] = {
     "float64": Kind(of(state_in(torch.float64)), read_torch),
     "float8_e4m3fn": Kind(of(state_in(torch.float8_e4m3fn)), read_torch),
     "float8_e5m2": Kind(of(state_in(torch.float8_e5m2)), read_torch),
+    "float8_e4m3fnuz": Kind(of(state_in(torch.float8_e4m3fnuz)), read_torch),
+    "float8_e5m2fnuz": Kind(of(state_in(torch.float8_e5m2fnuz)), read_torch),
+    "two numbers in a byte": beside(lambda: torch.arange(6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)),
     "complex64": Kind(of(lambda: {"w": torch.randn(20, dtype=torch.complex64)}), read_torch),
     "complex128": Kind(of(lambda: {"w": torch.randn(20, dtype=torch.complex128)}), read_torch),
     "int8": Kind(of(integers(torch.int8)), read_torch),
@@ -313,6 +316,7 @@ SAFETENSORS: dict[str, Kind] = {
     "safetensors": tensors(lambda: dict(network().state_dict()), metadata={"format": "pt"}),
     "safetensors, bfloat16": tensors(state_in(torch.bfloat16)),
     "safetensors, float8": tensors(state_in(torch.float8_e4m3fn)),
+    "safetensors, float8 with one zero": tensors(state_in(torch.float8_e5m2fnuz)),
     "safetensors, integers": tensors(integers(torch.int16)),
     "safetensors, truth values": tensors(lambda: {"t": torch.randn(30) > 0, "w": torch.randn(5)}),
     "safetensors, scalars and empty tensors": tensors(

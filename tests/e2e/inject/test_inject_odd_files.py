@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import os
 import pickle
+import random
 import re
 import shutil
 import struct
@@ -220,6 +221,34 @@ def test_powers_of_two_are_exponents_alone(tmp_path: Path) -> None:
     assert not torch.load(out, weights_only=True)["e"].to(torch.float32)[:255].isnan().any()
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_formats_with_one_zero_are_what_pytorch_says(tmp_path: Path, name: str) -> None:
+    file, out = tmp_path / "z.pt", tmp_path / "o.pt"
+    dtype, patterns = getattr(torch, name), torch.arange(256, dtype=torch.uint8)
+    torch.save({"z": patterns.view(dtype)}, file)
+    for field in ("sign", "exponent", "mantissa"):
+        for fault in run_json("inject", file, "--dry-run", "--bits", field, "--count", 250, "--seed", 1)["faults"]:
+            for key in ("old", "new"):  # the text tells a value from its neighbours
+                value = torch.tensor(float(fault[f"{key}_value"])).to(dtype).view(torch.uint8).item()
+                assert value == int(fault[key], 16), fault
+    refused("inject", file, "--dry-run", "--what", "inf", says="none of the 1 chosen tensors")
+    values = ["0", "-0", "1", "-1.3", "1e-9", "-1e-9", "nan", "inf", "1e9", "-1e9", "0.0625", "200", "239", "-7e4"]
+    draw = random.Random(6)
+    values += [repr(float(np.float32(draw.gauss(0, 1) * 2.0 ** draw.randint(-20, 18)))) for _ in range(40)]
+    for value in values:
+        run("inject", file, "-o", out, "--element", 5, *SET, value)
+        stored = torch.load(out, weights_only=True)["z"][5]
+        expected = torch.tensor(float(value), dtype=torch.float32).to(dtype)
+        assert stored.view(torch.uint8) == expected.view(torch.uint8), value
+    run("inject", file, "-o", out, "--element", 5, "--what", "max")
+    assert torch.load(out, weights_only=True)["z"][5].to(torch.float64) == torch.finfo(dtype).max
+    run("inject", file, "-o", out, "--element", 5, "--what", "nan")
+    assert torch.load(out, weights_only=True)["z"][5].view(torch.uint8) == 0x80
+    run("inject", file, "-o", out, "--no-nan", "--bits", "sign", "--count", 255, "--seed", 4)
+    after = torch.load(out, weights_only=True)["z"].view(torch.uint8)
+    assert after[0] == 0 and after[0x81:].tolist() == list(range(1, 0x80))  # zero has no other sign
+
+
 def custom_float(order: int, size: int = 2) -> h5py.h5t.TypeID:
     """Sign, 6 exponent bits with bias 31, 9 mantissa bits: no format that has a name."""
     kind = h5py.h5t.IEEE_F32LE.copy()
@@ -342,7 +371,9 @@ def test_hdf5_behind_a_user_block_of_another_kind_is_read(tmp_path: Path) -> Non
 
 def test_what_cannot_be_altered_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
     path, out = tmp_path / "a.pt", tmp_path / "out.pt"
-    torch.save({"w": W, "e": torch.ones(1).expand(5), "f": torch.ones(6).to(torch.float8_e4m3fnuz)}, path)
+    torch.save(
+        {"w": W, "e": torch.ones(1).expand(5), "f": torch.ones(6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}, path
+    )
     done = run("inject", path, "-o", out, "--fraction", 1, "--what", "zero")
     assert "not targets, because they cannot be altered: 2 tensors with 208 bits\n" in done.stdout
     assert "  e: some of its elements are the same stored bytes\n" in done.stdout

@@ -53,7 +53,8 @@ TEST(ElementTypes, CodesOfNumberFormatsMeanTheseFormats) {
     EXPECT_FALSE(code_of("uint12_in_16"));
     return without;
   };
-  EXPECT_EQ(lacking(npy_code, npy_type), (Names{"bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0"}));
+  EXPECT_EQ(lacking(npy_code, npy_type), (Names{"bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz",
+                                                "float8_e5m2fnuz", "float8_e8m0"}));
   EXPECT_EQ(lacking(safetensors_code, safetensors_type), Names());
   EXPECT_EQ(lacking(torch_code, torch_type), Names());
   EXPECT_EQ(torch_code("uint8"), "ByteStorage");
