@@ -111,11 +111,13 @@ RebuiltBytes rebuild(const SealCheck& seal, const FileRun& copy) {
   const FileList& files = copy.files();
   for (const ResizedFile& one : seal.resized) {
     const auto place = files.several() ? files.root / one.name : files.root;
+    std::error_code error;
     if (!one.bytes) {
-      std::filesystem::create_directories(place.parent_path());
+      std::filesystem::create_directories(place.parent_path(), error);
       (void)open_file(place, O_WRONLY | O_CREAT);
     }
-    std::filesystem::resize_file(place, one.sealed_bytes);
+    std::filesystem::resize_file(place, one.sealed_bytes, error);
+    if (error) fail(ErrorCode::io, "{}: cannot get its size back: {}", place.string(), error.message());
   }
   RebuiltBytes rebuilt;
   std::vector<std::uint8_t> before;

@@ -40,8 +40,11 @@ SealHead head_for(const std::filesystem::path& checkpoint, double percent) {
   std::error_code error;
   std::uint64_t bytes = 0;
   if (std::filesystem::is_directory(root, error)) {
-    for (const auto& file : ckpt::files_of(root))
-      head.files.add(file.lexically_relative(root).string(), std::filesystem::file_size(file));
+    for (const auto& file : ckpt::files_of(root)) {
+      const std::uint64_t size = std::filesystem::file_size(file, error);
+      if (error) fail(ErrorCode::io, "{}: {}", file.string(), error.message());
+      head.files.add(file.lexically_relative(root).string(), size);
+    }
     bytes = head.files.several() ? head.files.parts.back().end() : 0;
   } else {
     bytes = size_of(open_file(root, O_RDONLY), root);

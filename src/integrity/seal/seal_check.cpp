@@ -214,7 +214,8 @@ std::vector<DamagedRange> damaged_ranges(const SealCheck& check) {
 
 std::optional<SealCheck> check_seal(const std::filesystem::path& checkpoint) {
   const auto seal = seal_path(checkpoint);
-  if (!std::filesystem::exists(seal)) return std::nullopt;
+  std::error_code none;
+  if (!std::filesystem::exists(seal, none)) return std::nullopt;
   return compare_with_seal(seal, ckpt::root_of_set(checkpoint));
 }
 

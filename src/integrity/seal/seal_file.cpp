@@ -64,7 +64,12 @@ std::string text_of(const SealHead& head) {
                 {"parity_rows", head.shape.parity_rows}};
   for (const FileList::Part& part : head.files.parts)
     value["files"].push_back({{"name", part.name}, {"bytes", part.bytes}});
-  return value.dump();
+  try {
+    return value.dump();
+  } catch (const Json::type_error&) {
+    fail(ErrorCode::unsupported, "{}: the name of a file in it is not UTF-8, which a seal cannot state",
+         head.files.root.string());
+  }
 }
 
 Mark mark_of(const std::string& text) {

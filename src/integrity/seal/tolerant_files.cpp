@@ -14,6 +14,8 @@
 namespace bitrift::integrity {
 namespace {
 
+constexpr std::size_t most_open = 256;  // a process may have 1024 open files by default
+
 /// Reads what there is; the rest is zero.
 void read_some(const FileDescriptor& fd, std::uint8_t* out, std::size_t bytes, std::uint64_t offset,
                const std::filesystem::path& path) {
@@ -38,8 +40,9 @@ TolerantFiles::TolerantFiles(FileList files, std::uint64_t bytes) : files_(std::
     one.first = files_.several() ? files_.parts[i].first : 0;
     one.end = files_.several() ? files_.parts[i].end() : bytes;
     try {
-      one.fd = open_file(one.path, O_RDONLY);
-      one.now = size_of(one.fd, one.path);
+      FileDescriptor fd = open_file(one.path, O_RDONLY);
+      one.now = size_of(fd, one.path);
+      if (files_.parts.size() <= most_open) one.fd = std::move(fd);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::not_found) throw;
     }
@@ -57,8 +60,10 @@ void TolerantFiles::read(std::uint8_t* out, std::size_t bytes, std::uint64_t off
                                          [offset](const Open& one) { return one.end <= offset; });
     if (at == open_.end()) break;
     const std::size_t here = std::min<std::uint64_t>(bytes, at->end - offset);
-    if (at->now) {
+    if (at->now && at->fd) {
       read_some(at->fd, out, here, offset - at->first, at->path);
+    } else if (at->now) {
+      read_some(open_file(at->path, O_RDONLY), out, here, offset - at->first, at->path);
     } else {
       std::memset(out, 0, here);
     }

@@ -29,7 +29,7 @@ class TolerantFiles {
 
  private:
   struct Open {
-    FileDescriptor fd;
+    FileDescriptor fd;  ///< none if there are so many files that each read opens its own
     std::filesystem::path path;
     std::uint64_t first = 0, end = 0;  ///< of its former bytes, counted through
     std::optional<std::uint64_t> now;

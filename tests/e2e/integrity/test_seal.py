@@ -329,6 +329,31 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     refused("verify", path, says="use the version of bitrift that wrote it")
 
 
+def test_folders_that_are_hard_to_read(tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for i in range(1200):  # more than a process may have open at once
+        (folder / f"{i:04}.bin").write_bytes(bytes([i % 251]) * (i % 90))
+    run("seal", folder, "--percent", 10)
+    (folder / "0700.bin").unlink()
+    hurt(folder / "0333.bin", (5, b"xx"))
+    assert run_json("verify", folder, code=1)["seal"]["damaged_blocks"] <= 3
+    run("repair", folder, "-o", tmp_path / "out")
+    assert (tmp_path / "out" / "0333.bin").read_bytes() == bytes([333 % 251]) * (333 % 90)
+    assert (tmp_path / "out" / "0700.bin").read_bytes() == bytes([700 % 251]) * (700 % 90)
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (odd / "nowhere").symlink_to(tmp_path / "none")
+    refused("seal", odd, says="No such file")
+    (odd / "nowhere").unlink()
+    os.mkfifo(odd / "pipe")
+    refused("seal", odd, says="pipe")
+    (odd / "pipe").unlink()
+    (odd / "a").write_bytes(b"a")
+    Path(os.fsdecode(bytes(odd) + b"/\xff")).write_bytes(b"b")
+    refused("seal", odd, says="is not UTF-8")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to fill a disk of its own")
 def test_a_full_disk_leaves_no_seal(tmp_path: Path) -> None:
     import subprocess
