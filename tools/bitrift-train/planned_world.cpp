@@ -107,6 +107,13 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
       const bool watched = !options.empty() && options == mpi::survival_options(true);
       const JobEnd end = watched ? run_until_begun(ranks, options, arguments.words)
                                  : run_mpirun(ranks, options, arguments.words);
+      if (end.launcher_signal != 0) {
+        complain(
+            fmt::format("mpirun was ended by signal {}, and with it the run; --on-failure relaunch would "
+                        "launch it again",
+                        end.launcher_signal));
+        return 1;
+      }
       if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
       return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
     }

@@ -23,8 +23,22 @@ namespace {
 
 constexpr const char* exit_code_variable = "BITRIFT_EXIT_CODE_FILE";
 
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> interrupted_by = 0;  // the signal
+static_assert(std::atomic<int>::is_always_lock_free);
+
+/// What is ignored stays ignored, as under nohup.
+void notice_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (std::signal(signal, [](int which) { interrupted_by = which; }) == SIG_IGN)
+      std::signal(signal, SIG_IGN);
+  }
+}
+
+JobEnd interrupted_end(int signal, bool began) {
+  const char* const name = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
+  spdlog::error("ended by {} before the run was over", name);
+  return {128 + signal, false, began};
+}
 
 std::string mpirun_program() {
   const char* named = std::getenv("BITRIFT_MPIRUN");
@@ -107,9 +121,7 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   const TemporaryFolder session("bitrift-mpirun");
   command.environment["TMPDIR"] = session.path().string();
   command.environment[exit_code_variable] = fmt::format("/proc/{}/fd/{}", ::getpid(), code_file.get());
-  for (const int signal : {SIGINT, SIGTERM}) {
-    std::signal(signal, [](int) { interrupted = true; });
-  }
+  notice_signals();
   const bool survives = !options.empty();
   ExitStatus status;
   try {
@@ -117,7 +129,7 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
     std::optional<ExitStatus> ended;
     while (!ended) {
       ended = child.wait(0.2);
-      if (interrupted && !ended) ended = child.terminate(5);
+      if (interrupted_by != 0 && !ended) ended = child.terminate(5);
     }
     status = *ended;
   } catch (const Error& error) {
@@ -127,7 +139,8 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   const bool began = read_word(code_file.get(), Word::begun).value_or(0) != 0;
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
-  if (!code) return {3, !interrupted, began};
+  if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
+  if (!code) return {3, true, began, {}, status.signal};
   if (!status.ok()) return {status.signal == 0 ? std::max<int>(*code, 1) : 3, false, began, *code};
   return {*code, false, began, *code};
 }
@@ -137,7 +150,7 @@ JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
   constexpr int tries = 5;
   for (int left = tries - 1;; --left) {
     const JobEnd end = run_mpirun(ranks, options, arguments);
-    if (end.began || end.code != 3 || left == 0 || interrupted) return end;
+    if (end.began || end.code != 3 || left == 0 || interrupted_by != 0) return end;
     spdlog::warn("the ranks ended before they had met, perhaps by a fault of MPI; starting them again");
   }
 }

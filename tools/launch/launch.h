@@ -13,6 +13,7 @@ struct JobEnd {
   bool lost = false;             ///< no rank said how it ended: one of them was lost
   bool began = false;            ///< see say_begun(); of no meaning where no rank says it
   std::optional<int> word = {};  ///< the code that a rank left, whatever happened to the others after that
+  int launcher_signal = 0;       ///< that ended mpirun itself, and with it all ranks
 };
 
 /// Replaces this process by mpirun with `ranks` ranks of this program. Throws Error(not_found) when there is
@@ -21,7 +22,8 @@ struct JobEnd {
                                 const std::vector<std::string>& arguments);
 
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
-/// when the ranks ended otherwise. SIGINT and SIGTERM end the child.
+/// when the ranks ended otherwise. SIGINT, SIGTERM and SIGHUP end the child: the code is
+/// then 128 + the signal, as a shell would say, and a line names it.
 /// options: of mpirun, beside the usual ones.
 [[nodiscard]] JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
                                 const std::vector<std::string>& arguments);
