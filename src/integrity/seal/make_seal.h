@@ -25,8 +25,8 @@ struct MadeSeal {
 
 /// Seals a file, or all files of a folder, as they are now; whether they are damaged already, verify() says.
 /// The seal takes its name when it is complete and on the disk. Throws Error(bad_input) for a share out of
-/// range, for files without bytes, and if there is a seal that is not to be replaced; Error(not_found | io | unsupported);
-/// Error(conflict) if a file changes in the meantime.
+/// range, for files without bytes, and if there is a seal that is not to be replaced; Error(not_found | io |
+/// unsupported); Error(conflict) if a file changes in the meantime.
 MadeSeal make_seal(const std::filesystem::path& checkpoint, const SealOptions& options);
 
 }  // namespace bitrift::integrity
