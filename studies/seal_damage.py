@@ -24,6 +24,7 @@ import h5py
 import numpy as np
 import torch
 import torch.distributed.checkpoint as dcp
+from repair_flips import share
 from safetensors.torch import save_file
 
 PAGE = 4096
@@ -176,11 +177,6 @@ def outcomes(name: str, damage: str, options: argparse.Namespace, folder: Path) 
     seal.unlink()
     remove(path)
     return sealed, sums
-
-
-def share(count: int, of: int) -> str:
-    low, high = bitrift.clopper_pearson(count, of)
-    return f"{100 * count / of:.2f} % ({100 * low:.2f} to {100 * high:.2f})"
 
 
 def main() -> None:

@@ -11,7 +11,7 @@
 
 namespace bitrift::integrity {
 
-/// What a byte holds before and after.
+/// The value of a byte before and after a repair.
 struct AlteredByte {
   std::uint8_t before = 0, after = 0;
 };

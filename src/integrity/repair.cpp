@@ -117,7 +117,8 @@ RebuiltBytes rebuild(const SealCheck& seal, const FileRun& copy) {
       (void)open_file(place, O_WRONLY | O_CREAT);
     }
     std::filesystem::resize_file(place, one.sealed_bytes, error);
-    if (error) fail(ErrorCode::io, "{}: cannot get its size back: {}", place.string(), error.message());
+    if (error)
+      fail(ErrorCode::io, "{}: cannot be given its former size: {}", place.string(), error.message());
   }
   RebuiltBytes rebuilt;
   std::vector<std::uint8_t> before;

@@ -20,7 +20,7 @@ struct ExplainedPart {
   Explanation explanation;
 };
 
-/// What explains the damage of a file.
+/// How the damage of a checkpoint can be repaired.
 struct RepairPlan {
   bool sound = false;     ///< there is no damage
   std::string structure;  ///< damage of the structure that no flip was looked for in; "" if there is none

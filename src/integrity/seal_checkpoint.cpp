@@ -12,7 +12,7 @@ void refuse_damaged(const std::filesystem::path& checkpoint) {
   try {
     if (verify_sums(checkpoint).sound()) return;
   } catch (const Error& error) {
-    if (says_other(error)) return;  // other files can be sealed, too
+    if (comes_from_another_kind(error)) return;  // other files can be sealed, too
     throw;
   }
   fail(ErrorCode::conflict,

@@ -12,7 +12,7 @@ namespace bitrift::integrity {
 /// Error(conflict), unless `unchecked`. For what was written just now, a check is a waste of time.
 MadeSeal seal(const std::filesystem::path& checkpoint, const SealOptions& options, bool unchecked = false);
 
-/// What `bitrift seal --json` prints (docs/repair.md).
+/// What `bitrift seal --json` prints (docs/seal.md).
 [[nodiscard]] record::Json to_json(const MadeSeal& made);
 
 }  // namespace bitrift::integrity

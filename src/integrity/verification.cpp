@@ -212,7 +212,7 @@ Verification sums_of(const std::filesystem::path& file, std::optional<SealCheck>
   } catch (const Error& error) {
     if (is_damage(error, result, file)) {
       result.damage = error.what();
-    } else if (result.seal && says_other(error)) {
+    } else if (result.seal && comes_from_another_kind(error)) {
       result.other = error.what();
     } else {
       throw;
@@ -224,7 +224,7 @@ Verification sums_of(const std::filesystem::path& file, std::optional<SealCheck>
 
 }  // namespace
 
-bool says_other(const Error& error) {
+bool comes_from_another_kind(const Error& error) {
   return error.code() == ErrorCode::bad_file || error.code() == ErrorCode::unsupported ||
          error.code() == ErrorCode::bad_input;
 }

@@ -37,6 +37,6 @@ struct Verification {
 [[nodiscard]] Verification verify_sums(const std::filesystem::path& file);
 
 /// Whether an error of these comes from a file or folder that is not a checkpoint, or one of an unknown kind.
-[[nodiscard]] bool says_other(const Error& error);
+[[nodiscard]] bool comes_from_another_kind(const Error& error);
 
 }  // namespace bitrift::integrity

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from framework_files import QUIET, lightning_module
 from torch import nn
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -143,22 +144,9 @@ def save_training(folder: Path) -> None:
     import lightning
     from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
-
-        def training_step(self, batch: torch.Tensor, _: int) -> torch.Tensor:
-            return self.net(batch).square().mean()
-
-        def configure_optimizers(self) -> Any:
-            adam = torch.optim.AdamW(self.parameters())
-            return [adam], [torch.optim.lr_scheduler.StepLR(adam, 1)]
-
-    module = Module()
-    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    module = lightning_module()
     callbacks = [EMAWeightAveraging(), ModelCheckpoint(folder / "kept")]
-    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", callbacks=callbacks, **quiet)
+    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", callbacks=callbacks, **QUIET)
     rows: Any = torch.randn(16, 4)
     trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=4))
     trainer.save_checkpoint(folder / "lightning.pt")

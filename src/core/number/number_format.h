@@ -68,7 +68,7 @@ void check_bit_field(std::string_view field);
 /// The sign bit as a mask; 0 for formats without one.
 [[nodiscard]] std::uint64_t sign_mask(const NumberFormat& format) noexcept;
 
-/// What is added to an exponent to store it. Floating only.
+/// What is added to an exponent before it is stored. For floating formats.
 [[nodiscard]] int exponent_bias(const NumberFormat& format) noexcept;
 /// The value of a bit pattern as a double (integers converted, narrower floating formats widened exactly).
 [[nodiscard]] double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept;

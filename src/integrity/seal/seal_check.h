@@ -21,7 +21,7 @@ struct ResizedFile {
   std::optional<std::uint64_t> bytes;  ///< now
 };
 
-/// What the comparison of files with their seal found.
+/// The result of comparing files with their seal.
 struct SealCheck {
   std::filesystem::path file;  ///< the seal
   std::string unusable;        ///< one line: why the seal cannot be used; then nothing of the rest is known

@@ -32,7 +32,7 @@ struct SealShape {
   }
 };
 
-/// What a seal says of the files.
+/// What a seal states about the files.
 struct SealHead {
   FileList files;  ///< with their sizes, if there are several
   SealShape shape;
@@ -59,16 +59,16 @@ class SealWriter {
 class SealFile {
  public:
   /// `root`: the file or folder that was sealed. Throws Error(not_found | io), Error(bad_file) if both copies
-  /// of a part are damaged, Error(unsupported) for another version.
+  /// of a part are damaged, Error(unsupported) for a seal of another version.
   SealFile(const std::filesystem::path& seal, const std::filesystem::path& root);
 
   [[nodiscard]] const SealHead& head() const noexcept { return head_; }
   [[nodiscard]] const SealShape& shape() const noexcept { return head_.shape; }
-  /// Of the blocks, then of the parity blocks, row by row.
+  /// The digests of the blocks, then those of the parity blocks, row by row.
   [[nodiscard]] const std::vector<std::uint64_t>& digests() const noexcept { return digests_; }
   /// Whether a copy of the head or of a page is damaged.
   [[nodiscard]] bool damaged() const noexcept { return damaged_; }
-  /// What is missing reads as zeros. Thread-safe. Throws Error(io).
+  /// Missing bytes are read as zeros. Thread-safe. Throws Error(io).
   void read_parity(unsigned row, std::uint64_t stripe, std::uint64_t blocks, std::uint8_t* out) const;
 
  private:

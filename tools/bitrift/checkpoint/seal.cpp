@@ -47,7 +47,7 @@ void add_seal(CLI::App& app) {
       ->type_name("NUMBER");
   command->add_flag("--force", options->seal.replace, "replace the seal that is there");
   command->add_flag("--unchecked", options->unchecked,
-                    "seal the bytes as they are; without this, sums that do not fit are refused");
+                    "seal the bytes as they are, even if the checkpoint's own sums do not fit");
   command->add_flag("--json", options->json, "print JSON instead of text");
   command->footer(
       "Afterwards `bitrift verify PATH` finds every damaged block, and `bitrift repair PATH -o FIXED` "
