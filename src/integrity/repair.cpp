@@ -155,17 +155,17 @@ std::optional<AlteredBytes> recounted(const AlteredBytes& bytes, const FileList&
 std::string keep_rebuilt(const std::filesystem::path& file, const SealCheck& seal,
                          const std::filesystem::path& copy, const RebuiltBytes& rebuilt,
                          const KeepManifest& keep) {
-  if (!seal.resized.empty()) return "the size of a file differs, which no manifest can say";
+  if (!seal.resized.empty()) return "the size of a file differs, which a manifest cannot state";
   if (rebuilt.count > most_listed)
     return fmt::format("{} bytes differ, which is too many to list", rebuilt.count);
   try {
     const auto bytes = recounted(rebuilt.bytes, seal.head.files, copy);
-    if (!bytes) return "a byte of a file without tensors differs, which no manifest can say";
+    if (!bytes) return "a byte of a file without tensors differs, which a manifest cannot state";
     inject::Manifest manifest = manifest_of(*bytes, file, copy);
     keep(manifest);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::bad_file && error.code() != ErrorCode::unsupported) throw;
-    return "it is not a checkpoint that bitrift reads, which every manifest is of";
+    return "it is not a checkpoint that bitrift reads, so a manifest cannot name its bytes";
   }
   return "";
 }
