@@ -325,14 +325,60 @@ std::filesystem::path temporary_files() {
   return folder;
 }
 
+// Nothing when another process holds the folder's lock, or has taken it for one that was left and removed it.
+FileDescriptor lock_folder(const std::filesystem::path& path) {
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  const bool mine = fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(fd.get(), &info) == 0 &&
+                    info.st_nlink > 0 && info.st_uid == ::geteuid();
+  return mine ? std::move(fd) : FileDescriptor();
+}
+
+void remove_abandoned(const std::string& start, const std::filesystem::path& parent,
+                      const std::function<void(const std::filesystem::path&)>& first) {
+  constexpr std::size_t drawn = 6;  // letters or digits that mkdtemp(3) adds
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(parent, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() != start.size() + drawn || !name.starts_with(start)) continue;
+    const bool fits =
+        std::all_of(name.end() - drawn, name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+    const FileDescriptor lock = fits ? lock_folder(entry->path()) : FileDescriptor();
+    if (!lock) continue;
+    if (first) first(entry->path());
+    std::error_code none;
+    std::filesystem::remove_all(entry->path(), none);
+  }
+}
+
 }  // namespace
 
-TemporaryFolder::TemporaryFolder(std::string_view name) : TemporaryFolder(name, temporary_files()) {}
+TemporaryFolder::TemporaryFolder(std::string_view name) { make(std::string(name) + '.', temporary_files()); }
 
 TemporaryFolder::TemporaryFolder(std::string_view name, const std::filesystem::path& parent) {
-  std::string pattern = (parent / (std::string(name) + "-XXXXXX")).string();
-  if (::mkdtemp(pattern.data()) == nullptr) fail_errno("make a folder in", parent, errno);
-  path_ = pattern;
+  make(std::string(name) + '-', parent);
+}
+
+void TemporaryFolder::make(const std::string& start, const std::filesystem::path& parent) {
+  const bool local = is_local(parent);
+  if (local) remove_abandoned(start, parent, {});
+  constexpr int tries = 100;
+  for (int left = tries; left > 0; --left) {
+    std::string pattern = (parent / (start + "XXXXXX")).string();
+    if (::mkdtemp(pattern.data()) == nullptr) fail_errno("make a folder in", parent, errno);
+    path_ = pattern;
+    if (!local) return;
+    lock_ = lock_folder(path_);
+    if (lock_) return;
+  }
+  fail_errno("lock", path_, errno);
+}
+
+void remove_abandoned_folders(std::string_view name,
+                              const std::function<void(const std::filesystem::path& folder)>& first) {
+  const auto parent = temporary_files();
+  if (is_local(parent)) remove_abandoned(std::string(name) + '.', parent, first);
 }
 
 TemporaryFolder::~TemporaryFolder() {

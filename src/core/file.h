@@ -85,11 +85,19 @@ class PendingFile {
 /// reported.
 void remove_leftovers(const std::filesystem::path& folder, const std::function<bool(std::string_view)>& of);
 
-/// A new folder "<name>-XXXXXX" in `parent` (by default among the system's temporary files: $TMPDIR, /tmp),
-/// private to this user; it is removed with its contents at the end of the scope. Throws Error(io).
+/// Removes the temporary folders of this name (see TemporaryFolder) that killed programs left in $TMPDIR or
+/// /tmp; those of living programs stay, and on file systems that are not local, all. first: is called with
+/// each before it is removed. An error is not reported.
+void remove_abandoned_folders(std::string_view name,
+                              const std::function<void(const std::filesystem::path& folder)>& first);
+
+/// A new folder, private to this user; it is removed with its contents at the end of the scope. One that a
+/// killed program left is removed by the next of that name in that place. Throws Error(io).
 class TemporaryFolder {
  public:
+  /// "<name>.XXXXXX" among the system's temporary files: in $TMPDIR or /tmp.
   explicit TemporaryFolder(std::string_view name);
+  /// "<name>-XXXXXX" in `parent`.
   TemporaryFolder(std::string_view name, const std::filesystem::path& parent);
   ~TemporaryFolder();
   TemporaryFolder(TemporaryFolder&&) = delete;
@@ -97,7 +105,10 @@ class TemporaryFolder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  void make(const std::string& start, const std::filesystem::path& parent);
+
   std::filesystem::path path_;
+  FileDescriptor lock_;
 };
 
 /// Copies a folder with all folders and files in it to a new one; links to files become files. Throws

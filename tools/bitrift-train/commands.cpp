@@ -162,13 +162,15 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   const auto tell = [&](const record::RunResult& result) {
     finish(removal);
     tell_result(arguments, plan, options, trainer.step(), result, saved);
-    if (plan.recovery.kind != record::RecoveryKind::none) leave_exit_code(exit_code_of(result));
+    leave_exit_code(exit_code_of(result));
     told = true;
   };
   if (plan.recovery.in_place()) {
     options.report = tell;
     options.reported = exit_code_left;
   }
+  // A process that joins finds the training begun.
+  if (!mpi::is_spawned() && mpi::all_agree(trainer.everyone(), true)) say_begun();
   const record::RunResult result = trainer.run(options);
   finish(removal);
   if (options.tracing && (arguments.output.empty() || result.status != record::RunStatus::done)) {

@@ -53,6 +53,15 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     if (environment.world().rank() == 0) complain(error.what());
     environment.finalize();
     return error.exit_code();
+  } catch (const mpi::RankFailed& failed) {
+    // Before the training began: afterwards, it recovers. Whoever started the ranks starts them again.
+    if (launched_by_us()) {
+      spdlog::debug("{}", failed.what());
+    } else {
+      complain(fmt::format("rank {}: another rank was lost before the training began; start the job again",
+                           environment.world().rank()));
+    }
+    environment.abort(1);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const int code = known != nullptr ? known->exit_code() : 3;
@@ -71,9 +80,7 @@ std::vector<std::string> own_command(const Arguments& arguments) {
 
 train::Team surviving_team(const mpi::Environment& environment, int ranks) {
   if (const auto joined = mpi::spawned_into()) return train::Team::newcomer(*joined);
-  train::Team team(environment.world(), ranks);
-  if (environment.world().rank() == 0) say_begun();
-  return team;
+  return {environment.world(), ranks};
 }
 
 train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
@@ -104,14 +111,18 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       plan.reset();
       if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
-      const bool watched = !options.empty() && options == mpi::survival_options(true);
-      const JobEnd end = watched ? run_until_begun(ranks, options, arguments.words)
-                                 : run_mpirun(ranks, options, arguments.words);
+      const bool survives = !options.empty();
+      const JobEnd end = survives ? run_until_begun(ranks, options, arguments.words)
+                                  : run_mpirun(ranks, options, arguments.words);
       if (end.launcher_signal != 0) {
         complain(
             fmt::format("mpirun was ended by signal {}, and with it the run; --on-failure relaunch would "
                         "launch it again",
                         end.launcher_signal));
+        return 1;
+      }
+      if (end.lost && survives && !end.began) {
+        complain(fmt::format("a rank was lost before the training began, {} times in a row", start_tries));
         return 1;
       }
       if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");

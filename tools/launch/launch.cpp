@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -16,12 +17,15 @@
 #include "core/log.h"
 #include "core/process/subprocess.h"
 #include "core/process/wheel_places.h"
+#include "launch/local_ranks.h"
 #include "mpi/environment.h"
 
 namespace bitrift::cli {
 namespace {
 
 constexpr const char* exit_code_variable = "BITRIFT_EXIT_CODE_FILE";
+constexpr const char* segment_notes = "segments";  // in the folder of a job
+constexpr int killed_by_signal = 128;              // plus the signal: the exit code of mpirun
 
 std::atomic<int> interrupted_by = 0;  // the signal
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -109,6 +113,29 @@ void become_mpirun(int ranks, const std::vector<std::string>& options,
        command.arguments[0], errno_text(errno));
 }
 
+namespace {
+
+// Waits for mpirun. Nothing if a rank was lost before the training began, and the others would wait for it.
+std::optional<ExitStatus> end_of(Subprocess& mpirun, int words, LocalRanks& ranks, bool survives) {
+  using clock = std::chrono::steady_clock;
+  constexpr auto grace = std::chrono::seconds(1);  // in which a job may still end by itself
+  const auto said = [&](Word word) { return read_word(words, word).value_or(0) != 0; };
+  std::optional<clock::time_point> lost;
+  while (true) {
+    const bool starts = !said(Word::begun);
+    std::optional<ExitStatus> ended = mpirun.wait(starts ? 0.02 : 0.2);
+    if (!ended && interrupted_by != 0) ended = mpirun.terminate(5);
+    if (ended) return ended;
+    if (!starts || !ranks.look() || !survives || read_word(words, Word::exit_code)) continue;
+    if (!lost) lost = clock::now();
+    if (clock::now() - *lost < grace || said(Word::begun)) continue;
+    mpirun.terminate(5);
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
                   const std::vector<std::string>& arguments) {
   Command command = mpirun_command(ranks, options, arguments, true);
@@ -118,44 +145,53 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   if (!code_file) fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
   // mpirun names its session folder by its process number and cannot start where a killed one of the same
   // number left its own.
-  const TemporaryFolder session("bitrift-mpirun");
+  constexpr const char* name = "bitrift-mpirun";
+  remove_abandoned_folders(name, [](const auto& left) { remove_noted_segments(left / segment_notes); });
+  const TemporaryFolder session(name);
   command.environment["TMPDIR"] = session.path().string();
   command.environment[exit_code_variable] = fmt::format("/proc/{}/fd/{}", ::getpid(), code_file.get());
   notice_signals();
   const bool survives = !options.empty();
-  ExitStatus status;
+  std::optional<ExitStatus> ended;
   try {
     Subprocess child(command);
-    std::optional<ExitStatus> ended;
-    while (!ended) {
-      ended = child.wait(0.2);
-      if (interrupted_by != 0 && !ended) ended = child.terminate(5);
-    }
-    status = *ended;
+    LocalRanks local(child.pid(), session.path() / segment_notes);
+    ended = end_of(child, code_file.get(), local, survives);
+    local.remove_segments();
   } catch (const Error& error) {
     fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
   }
   const std::optional<char> code = read_word(code_file.get(), Word::exit_code);
   const bool began = read_word(code_file.get(), Word::begun).value_or(0) != 0;
+  if (!ended) return {1, true, began};
+  const ExitStatus status = *ended;
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
   if (!code) return {3, true, began, {}, status.signal};
+  if (*code == 0 && status.code > killed_by_signal) {
+    spdlog::warn("a rank was lost after the result was complete, which changes nothing");
+    return {0, false, began, *code};
+  }
   if (!status.ok()) return {status.signal == 0 ? std::max<int>(*code, 1) : 3, false, began, *code};
   return {*code, false, began, *code};
 }
 
 JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
                        const std::vector<std::string>& arguments) {
-  constexpr int tries = 5;
-  for (int left = tries - 1;; --left) {
+  for (int next = 2;; ++next) {
     const JobEnd end = run_mpirun(ranks, options, arguments);
-    if (end.began || end.code != 3 || left == 0 || interrupted_by != 0) return end;
-    spdlog::warn("the ranks ended before they had met, perhaps by a fault of MPI; starting them again");
+    const bool failed = end.lost || end.code == 3;
+    if (end.began || !failed || end.launcher_signal != 0 || interrupted_by != 0 || next > start_tries)
+      return end;
+    spdlog::warn("a rank was lost before the training began; starting the ranks again (try {} of {})", next,
+                 start_tries);
   }
 }
 
 void leave_exit_code(int code) noexcept { leave_word(Word::exit_code, static_cast<char>(code)); }
+
+bool launched_by_us() noexcept { return std::getenv(exit_code_variable) != nullptr; }
 
 bool exit_code_left() noexcept {
   const char* name = std::getenv(exit_code_variable);

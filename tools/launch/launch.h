@@ -28,18 +28,25 @@ struct JobEnd {
 [[nodiscard]] JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
                                 const std::vector<std::string>& arguments);
 
-/// The same for ranks that say_begun(): a job that ends before that, with exit code 3, is started again up to
-/// four times. Open MPI 5.0.11 can crash in MPI_Init when its failure detector is on: a rank that is done
-/// sends a heartbeat to one that cannot read it yet (about one start in ten of 4 ranks on 2 cores).
+/// How often run_until_begun() starts the ranks.
+inline constexpr int start_tries = 5;
+
+/// The same for ranks that survive failures: a job that loses a rank before say_begun() is started again.
+/// Besides ranks that something kills, Open MPI 5.0.11 can crash in MPI_Init when its failure detector is on:
+/// a rank that is done sends a heartbeat to one that cannot read it yet (about one start in ten of 4 ranks on
+/// 2 cores).
 [[nodiscard]] JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
                                      const std::vector<std::string>& arguments);
 
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.
 void leave_exit_code(int code) noexcept;
+/// Whether run_mpirun started this rank.
+[[nodiscard]] bool launched_by_us() noexcept;
 /// Whether some rank has left it. False where run_mpirun did not start the job, or did so on another machine.
 [[nodiscard]] bool exit_code_left() noexcept;
-/// The word of rank 0 to run_mpirun that all ranks have met.
+/// The word of a rank to run_mpirun that all ranks have met and hold their state: from here on, they recover
+/// by themselves.
 void say_begun() noexcept;
 
 }  // namespace bitrift::cli

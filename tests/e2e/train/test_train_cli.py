@@ -6,9 +6,7 @@ import json
 import os
 import resource
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import h5py
@@ -208,48 +206,3 @@ def test_folders_are_removed_by_the_systems_library(tmp_path: Path) -> None:
     places = {line.split(" to ")[1].split()[0] for line in bindings if "St10filesystem" in line}
     assert places
     assert not [place for place in places if "torch" in Path(place).name], places
-
-
-@pytest.mark.parametrize(("name", "recovery"), [("SIGTERM", "none"), ("SIGINT", "shrink"), ("SIGHUP", "relaunch")])
-def test_a_signal_ends_all_ranks_in_one_line(base: Path, tmp_path: Path, name: str, recovery: str) -> None:
-    """The exit code is the one that a shell would give, nothing stays behind, and checkpoints are whole."""
-    folder, scratch = tmp_path / "run", tmp_path / "scratch"
-    scratch.mkdir()
-    command = [PROGRAM, "resume", base, "-o", f"{folder}/", "--parallel", "data", "--ranks", 2, "--steps", 100_000]
-    command += ["--checkpoint-every", 20, "--checkpoint-keep", 3, "--on-failure", recovery]
-    training = subprocess.Popen(
-        list(map(str, command)), env=os.environ | {"TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True
-    )
-    while not list(folder.glob("*.h5")):
-        assert training.poll() is None
-        time.sleep(0.05)
-    training.send_signal(getattr(signal, name))
-    _, said = training.communicate(timeout=60)
-    assert training.returncode == 128 + getattr(signal, name)
-    assert [line for line in said.splitlines() if "error" in line] == [
-        f"bitrift-train: error: ended by {name} before the run was over"
-    ], said
-    assert list(scratch.iterdir()) == []
-    run("resume", folder, "-o", tmp_path / "out.h5", "--steps", 1)
-
-
-@pytest.mark.parametrize("recovery", ["none", "shrink", "relaunch"])
-def test_a_lost_mpirun_is_named_or_started_again(base: Path, tmp_path: Path, recovery: str) -> None:
-    folder, out = tmp_path / "run", tmp_path / "out.h5"
-    steps = ["--parallel", "data", "--ranks", 2, "--steps", 300]
-    command = [PROGRAM, "resume", base, "-o", f"{folder}/", *steps, "--checkpoint-every", 20, "--on-failure", recovery]
-    training = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
-    while not list(folder.glob("*.h5")):
-        assert training.poll() is None
-        time.sleep(0.05)
-    (launcher,) = Path(f"/proc/{training.pid}/task/{training.pid}/children").read_text().split()
-    os.kill(int(launcher), signal.SIGKILL)
-    _, said = training.communicate(timeout=100)
-    if recovery == "relaunch":
-        assert training.returncode == 0 and "launching the job again from step" in said, said
-        run("resume", base, "-o", out, *steps)
-        last = max(folder.glob("*.h5"), key=lambda path: int("".join(filter(str.isdigit, path.stem)) or 0))
-        assert last.read_bytes() == out.read_bytes()
-    else:
-        assert training.returncode == 1, said
-        assert "bitrift-train: error: mpirun was ended by signal 9, and with it the run; --on-failure relaunch" in said

@@ -99,6 +99,49 @@ TEST_F(FileTest, TheTemporaryFileOfALivingWriterStays) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(FileTest, TheFolderOfAKilledProgramIsRemovedByTheNextOfThatName) {
+  const TemporaryFolder living("work", folder_);
+  for (const char* name : {"work", "other"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const TemporaryFolder mine(name, folder_);
+      std::ofstream(mine.path() / "file") << "text";
+      ::raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+  }
+  fs::create_directory(folder_ / "work-short");
+  fs::create_directory(folder_ / "work-a.b-cd");
+  std::ofstream(folder_ / "work-abcdef") << "no folder";
+  fs::create_directory_symlink(living.path(), folder_ / "work-ABCDEF");
+  ASSERT_EQ(entries(), 7u);
+  {
+    const TemporaryFolder next("work", folder_);
+    EXPECT_EQ(entries(), 7u);  // without the killed program's, with this one
+    EXPECT_TRUE(fs::exists(living.path()) && fs::exists(next.path()));
+  }
+  EXPECT_EQ(entries(), 6u);
+}
+
+TEST_F(FileTest, ManyThatMakeAFolderOfOneNameAtOnceLoseNone) {
+  std::atomic<int> missing = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        for (int round = 0; round < 200; ++round) {
+          const TemporaryFolder mine("work", folder_);
+          std::ofstream(mine.path() / "file") << "text";
+          if (!fs::exists(mine.path() / "file")) ++missing;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(missing, 0);
+  EXPECT_EQ(entries(), 0u);
+}
+
 TEST_F(FileTest, NamesThatOnlyLookLikeALeftoverStay) {
   fs::create_directory(folder_ / ".a.tmp-folder");
   fs::create_symlink(folder_ / "b", folder_ / ".a.tmp-abcdef");

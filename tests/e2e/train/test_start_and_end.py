@@ -1,0 +1,182 @@
+"""Deaths and signals outside the training: while ranks start and load, after the result, of mpirun, of the driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of
+from train_support import PROGRAM, run
+
+AGAIN = "a rank was lost before the training began; starting the ranks again (try "
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    return Bases(tmp_path_factory.mktemp("bases"))
+
+
+@pytest.fixture
+def base(bases: Bases) -> Path:
+    return bases.file("sgd")
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """For TMPDIR: the paths of mpirun's sockets must be short."""
+    with tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def wait_until(found: Callable[[], object], training: subprocess.Popen[str]) -> None:
+    while not found():
+        assert training.poll() is None
+        time.sleep(0.005)
+
+
+def kill_rank(job: Watched, victim: int, ranks: int) -> int:
+    """Kills a rank as soon as all have been started. Returns the process."""
+    wait_until(lambda: len(ranks_of(job.mark)) == ranks, job.process)
+    process = ranks_of(job.mark)[victim]
+    os.kill(process, signal.SIGKILL)
+    return process
+
+
+def segments(job: Watched) -> set[str]:
+    """The files of shared memory that the ranks of a job have open."""
+    found = set()
+    for pid in ranks_of(job.mark).values():
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if "/dev/shm/sm_segment." in line:
+                found.add(line[line.index("/dev/shm/") :])
+    return found
+
+
+@pytest.mark.parametrize("recovery", ["shrink", pytest.param("spare", marks=pytest.mark.thorough), "respawn"])
+@pytest.mark.parametrize("delay", [0, 0.15, pytest.param(0.3, marks=pytest.mark.thorough)])
+def test_ranks_are_started_again_if_one_dies_before_the_training(
+    bases: Bases, tmp_path: Path, scratch: Path, recovery: str, delay: float
+) -> None:
+    """Within MPI_Init without a delay; later, in MPI_Init, while loading or in the training."""
+    out = tmp_path / "out.h5"
+    job = Watched(bases.words("sgd", "data", out, *RECOVERIES[recovery]), scratch)
+    ranks = 6 if recovery == "spare" else 4
+    wait_until(lambda: len(ranks_of(job.mark)) == ranks, job.process)
+    time.sleep(delay)
+    victims = ranks_of(job.mark)
+    os.kill(victims[1], signal.SIGKILL)
+    ended = job.end(60, ())
+    assert (ended.code, ended.left) == (0, 0), ended.err
+    assert digest(out) == bases.golden("sgd", "data")
+    again = AGAIN + "2 of 5)" in ended.err
+    assert again or (delay > 0 and ended.json()["recoveries"]), ended.err
+    assert list(scratch.glob("bitrift*")) == []
+
+
+def test_ranks_that_die_in_every_start_end_the_run_in_one_line(bases: Bases, tmp_path: Path, scratch: Path) -> None:
+    job = Watched(bases.words("sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"]), scratch)
+    killed = set()
+    for _ in range(5):
+        wait_until(lambda: len(ranks_of(job.mark)) == 4 and not killed & set(ranks_of(job.mark).values()), job.process)
+        killed.add(kill_rank(job, 2, 4))
+    ended = job.end(60, ())
+    assert (ended.code, ended.left) == (1, 0), ended.err
+    assert ended.err.count(AGAIN) == 4
+    assert ended.errors == ["bitrift-train: error: a rank was lost before the training began, 5 times in a row"]
+    assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize("recovery", ["none", "relaunch", "shrink"])
+def test_a_death_after_the_result_changes_nothing(bases: Bases, tmp_path: Path, scratch: Path, recovery: str) -> None:
+    out = tmp_path / "out.h5"
+    job = Watched(bases.words("sgd", "data", out, "--on-failure", recovery), scratch)
+    wait_until(lambda: len(ranks_of(job.mark)) == 4, job.process)
+    victim = ranks_of(job.mark)[1]
+    while (scratch / "out").stat().st_size == 0:
+        time.sleep(0.0005)
+    try:
+        os.kill(victim, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # the run was over first
+    ended = job.end(60, ())
+    assert (ended.code, ended.left, ended.errors) == (0, 0, []), ended.err
+    assert ended.json().get("recoveries", []) == []
+    assert digest(out) == bases.golden("sgd", "data")
+
+
+def test_the_next_start_removes_what_a_killed_driver_left(base: Path, tmp_path: Path, scratch: Path) -> None:
+    steps = ["resume", base, "--parallel", "data", "--ranks", 2, "--steps"]
+    job = Watched((*steps, 100_000), scratch)
+    wait_until(lambda: len(segments(job)) == 2, job.process)
+    time.sleep(0.2)  # the driver looks for them every 20 ms
+    files = {Path(name) for name in segments(job)}
+    (folder,) = scratch.glob("bitrift-mpirun.*")
+    job.process.kill()
+    job.end(60, ())
+    assert folder.exists()
+    left = [file for file in files if file.exists()]
+    living = Watched((*steps, 100_000), scratch)
+    wait_until(lambda: len(segments(living)) == 2, living.process)
+    assert not folder.exists() and not [file for file in left if file.exists()]
+    theirs = {Path(name) for name in segments(living)}
+    run(*steps, 1, env=os.environ | {"TMPDIR": str(scratch)})
+    assert all(file.exists() for file in theirs) and len(list(scratch.glob("bitrift-mpirun.*"))) == 1
+    living.process.terminate()
+    assert living.end(60, ()).code == 128 + signal.SIGTERM
+    assert not list(scratch.glob("bitrift*"))
+
+
+@pytest.mark.parametrize(("name", "recovery"), [("SIGTERM", "none"), ("SIGINT", "shrink"), ("SIGHUP", "relaunch")])
+def test_a_signal_ends_all_ranks_in_one_line(base: Path, tmp_path: Path, name: str, recovery: str) -> None:
+    """The exit code is the one that a shell would give, nothing stays behind, and checkpoints are whole."""
+    folder, scratch = tmp_path / "run", tmp_path / "scratch"
+    scratch.mkdir()
+    command = [PROGRAM, "resume", base, "-o", f"{folder}/", "--parallel", "data", "--ranks", 2, "--steps", 100_000]
+    command += ["--checkpoint-every", 20, "--checkpoint-keep", 3, "--on-failure", recovery]
+    training = subprocess.Popen(
+        list(map(str, command)), env=os.environ | {"TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True
+    )
+    while not list(folder.glob("*.h5")):
+        assert training.poll() is None
+        time.sleep(0.05)
+    training.send_signal(getattr(signal, name))
+    _, said = training.communicate(timeout=60)
+    assert training.returncode == 128 + getattr(signal, name)
+    assert [line for line in said.splitlines() if "error" in line] == [
+        f"bitrift-train: error: ended by {name} before the run was over"
+    ], said
+    assert list(scratch.iterdir()) == []
+    run("resume", folder, "-o", tmp_path / "out.h5", "--steps", 1)
+
+
+@pytest.mark.parametrize("recovery", ["none", "shrink", "relaunch"])
+def test_a_lost_mpirun_is_named_or_started_again(base: Path, tmp_path: Path, recovery: str) -> None:
+    folder, out = tmp_path / "run", tmp_path / "out.h5"
+    steps = ["--parallel", "data", "--ranks", 2, "--steps", 300]
+    command = [PROGRAM, "resume", base, "-o", f"{folder}/", *steps, "--checkpoint-every", 20, "--on-failure", recovery]
+    training = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    while not list(folder.glob("*.h5")):
+        assert training.poll() is None
+        time.sleep(0.05)
+    (launcher,) = Path(f"/proc/{training.pid}/task/{training.pid}/children").read_text().split()
+    ranks = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    maps = "".join(Path(f"/proc/{rank}/maps").read_text() for rank in ranks)
+    files = {line[line.index("/dev/shm/") :] for line in maps.splitlines() if "/dev/shm/sm_segment." in line}
+    assert len(files) == 2
+    os.kill(int(launcher), signal.SIGKILL)
+    _, said = training.communicate(timeout=100)
+    assert [name for name in files if Path(name).exists()] == []
+    if recovery == "relaunch":
+        assert training.returncode == 0 and "launching the job again from step" in said, said
+        run("resume", base, "-o", out, *steps)
+        last = max(folder.glob("*.h5"), key=lambda path: int("".join(filter(str.isdigit, path.stem)) or 0))
+        assert last.read_bytes() == out.read_bytes()
+    else:
+        assert training.returncode == 1, said
+        assert "bitrift-train: error: mpirun was ended by signal 9, and with it the run; --on-failure relaunch" in said
