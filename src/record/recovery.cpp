@@ -9,6 +9,17 @@ Json to_json(const Recovery& recovery, Times times) {
   return value;
 }
 
+int recoveries_without_progress(const std::vector<Recovery>& recoveries) noexcept {
+  std::int64_t furthest = -1;
+  int count = 0;
+  for (const Recovery& recovery : recoveries) {
+    const std::int64_t reached = recovery.step + recovery.steps_lost;
+    count = reached > furthest ? 1 : count + 1;
+    furthest = std::max(furthest, reached);
+  }
+  return count;
+}
+
 Recovery Relaunch::continued_behind(std::int64_t steps) const {
   Recovery recovery = recoveries.back();
   recovery.step = steps;

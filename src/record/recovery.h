@@ -133,6 +133,10 @@ constexpr auto keys_of(std::type_identity<Recovery>) {
                     Key{"volatile", &Recovery::times, Presence::defaulted});
 }
 
+/// How many of these recoveries came last without a step beyond those that had been reached before: an error
+/// that comes again in every try makes this number grow without end.
+[[nodiscard]] int recoveries_without_progress(const std::vector<Recovery>& recoveries) noexcept;
+
 /// What a job must know that is launched again after it lost ranks.
 struct Relaunch {
   std::string checkpoint = {};  ///< the last file that the job wrote; "": none, so the run starts again

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -122,6 +123,25 @@ void tell_result(const Arguments& arguments, const Plan& plan, const train::RunO
   std::fflush(stdout);
 }
 
+// An exception that no rank expected, such as that memory is exhausted, is the end of this rank alone: the
+// others or the driver recover from it as from any other death. What bitrift itself has found wrong ends the
+// run.
+record::RunResult run_or_die(const Plan& plan, const mpi::Environment& environment, train::Trainer& trainer,
+                             const train::RunOptions& options) {
+  try {
+    return trainer.run(options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (plan.recovery.kind == record::RecoveryKind::none || environment.world().size() == 1) throw;
+    const std::string text = error.what();
+    spdlog::warn("rank {} ends: {}", environment.world().rank(), text.substr(0, text.find('\n')));
+    spdlog::default_logger()->flush();
+    std::raise(SIGKILL);  // Open MPI notices no other end of a rank that is not in MPI_Finalize
+    throw;
+  }
+}
+
 // Trains from where the trainer stands; writes trace, checkpoint and report.
 int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t epochs,
                    mpi::Environment& environment, train::Trainer& trainer, Saved saved = {},
@@ -171,7 +191,7 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   }
   // A process that joins finds the training begun.
   if (!mpi::is_spawned() && mpi::all_agree(trainer.everyone(), true)) say_begun();
-  const record::RunResult result = trainer.run(options);
+  const record::RunResult result = run_or_die(plan, environment, trainer, options);
   finish(removal);
   if (options.tracing && (arguments.output.empty() || result.status != record::RunStatus::done)) {
     mpi::agreed(trainer.group(), [&] {

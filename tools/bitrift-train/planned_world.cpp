@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "launch/launch.h"
 #include "mpi/survivors.h"
 #include "relaunch.h"
@@ -54,7 +55,7 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     environment.finalize();
     return error.exit_code();
   } catch (const mpi::RankFailed& failed) {
-    // Before the training began: afterwards, it recovers. Whoever started the ranks starts them again.
+    // The training has not begun: afterwards, its loop recovers. The driver starts the ranks again.
     if (launched_by_us()) {
       spdlog::debug("{}", failed.what());
     } else {

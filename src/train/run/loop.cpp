@@ -10,6 +10,12 @@
 #include "train/step/schedule.h"
 
 namespace bitrift::train {
+namespace {
+
+// More than distinct failures bring about that come one after the other within a step.
+constexpr int most_recoveries_without_progress = 10;
+
+}  // namespace
 
 Loop::Loop(TrainerState& state, const RunOptions& options)
     : state_(state), options_(options), golden_(state, options.keep_golden), checkpoints_(state, options_) {
@@ -344,6 +350,12 @@ void Loop::adopt(const Recovered& recovered) {
   furthest_ = std::max(furthest_, recovered.record.step + recovered.record.steps_lost);
   redo_from_ = record::monotonic_seconds();
   if (!states_) states_.emplace(state_, options_.states);
+  const int futile = record::recoveries_without_progress(run_.result.recoveries);
+  if (futile < most_recoveries_without_progress) return;
+  lose(fmt::format(
+      "{} recoveries, and none of them brought the run beyond step {}; the same error may come again in "
+      "every try",
+      futile, furthest_));
 }
 
 void Loop::note_redone() {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import signal
 import subprocess
 import tempfile
@@ -90,6 +92,25 @@ def test_ranks_that_die_in_every_start_end_the_run_in_one_line(bases: Bases, tmp
     assert ended.err.count(AGAIN) == 4
     assert ended.errors == ["bitrift-train: error: a rank was lost before the training began, 5 times in a row"]
     assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize("recovery", ["shrink", pytest.param("respawn", marks=pytest.mark.thorough), "relaunch"])
+def test_a_rank_that_runs_out_of_memory_is_a_rank_that_fails(
+    base: Path, tmp_path: Path, scratch: Path, recovery: str
+) -> None:
+    """What a rank has is enough for its steps; the work of another one, or its evaluation, needs more."""
+    words = ["resume", base, "--parallel", "data", "--ranks", 4, "--steps", 400]
+    run(*words, "-o", tmp_path / "golden.h5")
+    kill = ["--on-failure", recovery, "--kill", "1@380:forward"]
+    job = Watched((*words, "--json", "-o", tmp_path / "out.h5", *kill), scratch)
+    assert job.line.wait(60)
+    for victim in (2, 3):
+        resource.prlimit(ranks_of(job.mark)[victim], resource.RLIMIT_AS, (2**20, 2**20))
+    ended = job.end(60, ())
+    assert (ended.code, ended.left) == (0, 0), ended.err
+    assert digest(tmp_path / "out.h5") == digest(tmp_path / "golden.h5")
+    assert "memory" in ended.err and re.search(r"warning: rank [23] ends: ", ended.err), ended.err
+    assert ended.json()["recoveries"]
 
 
 @pytest.mark.parametrize("recovery", ["none", "relaunch", "shrink"])

@@ -15,6 +15,22 @@ Json through_text(const Value& value) {
   return Json::parse(to_json(value).dump());
 }
 
+TEST(Recovery, WithoutProgressIsCountedFromTheFurthestStep) {
+  const auto at = [](std::int64_t step, std::int64_t lost) {
+    Recovery recovery;
+    recovery.step = step;
+    recovery.steps_lost = lost;
+    return recovery;
+  };
+  EXPECT_EQ(recoveries_without_progress({}), 0);
+  EXPECT_EQ(recoveries_without_progress({at(0, 0)}), 1);
+  EXPECT_EQ(recoveries_without_progress({at(3, 0), at(3, 0), at(4, 0)}), 1);
+  EXPECT_EQ(recoveries_without_progress({at(3, 0), at(4, 0), at(4, 0), at(4, 0)}), 3);
+  // A rollback from step 9 to 5, and a failure on the way back.
+  EXPECT_EQ(recoveries_without_progress({at(5, 4), at(5, 2), at(5, 4)}), 3);
+  EXPECT_EQ(recoveries_without_progress({at(5, 4), at(5, 2), at(10, 0)}), 1);
+}
+
 TEST(RecoverySpec, SurvivesJsonWithEveryKey) {
   const RecoverySpec spec = {.kind = RecoveryKind::restart,
                              .state = StateSource::buddy,
