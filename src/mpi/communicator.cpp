@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "mpi/checked.h"
 #include "mpi/handles.h"
+#include "mpi/pulse.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -90,6 +91,7 @@ Request::~Request() {
 void Request::wait() {
   if (!state_) return;
   const std::unique_ptr<RequestHandle> state = std::move(state_);
+  const Waiting others;
   check_code(MPI_Wait(&state->handle, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
@@ -110,11 +112,13 @@ Communicator::Communicator(std::shared_ptr<CommunicatorHandle> state) : state_(s
 }
 
 void Communicator::barrier() const {
+  const Waiting others;
   if (size_ > 1) check_code(MPI_Barrier(state_->handle), "MPI_Barrier");
 }
 
 void Communicator::broadcast(void* data, std::size_t size, int root) const {
   if (size_ == 1) return;
+  const Waiting others;
   if (size > most_sealed_broadcast) {
     check_code(MPI_Bcast(data, int_count(size), MPI_BYTE, root, state_->handle), "MPI_Bcast");
     return;
@@ -136,6 +140,7 @@ void Communicator::broadcast(void* data, std::size_t size, int root) const {
 
 void Communicator::broadcast(std::string& text, int root) const {
   if (size_ == 1) return;
+  const Waiting others;
   const std::uint32_t exchange = state_->exchanges++;
   TextHeader header;
   if (rank_ == root)
@@ -150,6 +155,7 @@ void Communicator::broadcast(std::string& text, int root) const {
 template <typename Gather>
 std::vector<std::string> Communicator::gathered(const std::string& mine, bool here,
                                                 const Gather& gather) const {
+  const Waiting others;
   const std::uint32_t exchange = state_->exchanges++;
   const TextHeader own{static_cast<std::uint32_t>(int_count(mine.size())),
                        Seal(mine.data(), mine.size(), exchange)};
@@ -187,6 +193,7 @@ void Communicator::allgather_equal(const void* mine, std::size_t size, void* out
     return;
   }
   const std::uint32_t exchange = state_->exchanges++;
+  const Waiting others;
   const std::size_t slot = size + sizeof(Seal);
   std::string frame(slot, '\0'), all(slot * static_cast<std::size_t>(size_), '\0');
   const Seal own(mine, size, exchange);
@@ -204,10 +211,12 @@ void Communicator::allgather_equal(const void* mine, std::size_t size, void* out
 }
 
 void Communicator::send(const void* data, std::size_t size, int to, int tag) const {
+  const Waiting others;
   check_code(MPI_Send(data, int_count(size), MPI_BYTE, to, tag, state_->handle), "MPI_Send");
 }
 
 void Communicator::receive(void* data, std::size_t size, int from, int tag) const {
+  const Waiting others;
   MPI_Status status{};
   check_code(MPI_Recv(data, int_count(size), MPI_BYTE, from, tag, state_->handle, &status), "MPI_Recv");
   int received = 0;
@@ -235,6 +244,7 @@ Request Communicator::start_receive(void* data, std::size_t size, int from, int 
 Communicator Communicator::duplicate() const {
   if (size_ == 1) return *this;
   MPI_Comm handle = MPI_COMM_NULL;
+  const Waiting others;
   check_code(MPI_Comm_dup(state_->handle, &handle), "MPI_Comm_dup");
   Communicator made(adopt(handle));
   settle(handle);
@@ -244,6 +254,7 @@ Communicator Communicator::duplicate() const {
 Communicator Communicator::split(int color, int key) const {
   if (size_ == 1) return *this;
   MPI_Comm handle = MPI_COMM_NULL;
+  const Waiting others;
   check_code(MPI_Comm_split(state_->handle, color, key, &handle), "MPI_Comm_split");
   Communicator made(adopt(handle));
   settle(handle);

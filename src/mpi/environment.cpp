@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "mpi/checked.h"
 #include "mpi/handles.h"
+#include "mpi/pulse.h"
 #include "mpi/survivors.h"
 
 namespace bitrift::mpi {
@@ -90,6 +91,7 @@ Environment::~Environment() {
 void Environment::finalize() {
   if (!active_) return;
   active_ = false;
+  const Waiting others;
   check_code(MPI_Finalize(), "MPI_Finalize");
 }
 

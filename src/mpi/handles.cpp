@@ -1,6 +1,7 @@
 #include "mpi/handles.h"
 
 #include "mpi/checked.h"
+#include "mpi/pulse.h"
 
 namespace bitrift::mpi {
 
@@ -22,6 +23,7 @@ void settle(MPI_Comm handle) {
     if (count > 0) check_code(MPIX_Comm_revoke(handle), "MPIX_Comm_revoke");
   }
 #endif
+  const Waiting others;
   check_code(MPI_Barrier(handle), "MPI_Barrier");
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <climits>
 #include <deque>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "mpi/checked.h"
 #include "mpi/handles.h"
 #include "mpi/left_over.h"
+#include "mpi/pulse.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -251,6 +253,8 @@ struct MeshAllreduce<T>::State : LeftOver {
 
   bool advance(bool block) {
     if (first_open == schedule->size()) return true;
+    std::optional<Waiting> others;
+    if (block) others.emplace();
     do {
       bool any = false;
       for (std::size_t q = 0; q < incoming.size(); ++q) any = take(q) || any;

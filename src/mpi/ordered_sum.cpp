@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <climits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "mpi/checked.h"
 #include "mpi/handles.h"
 #include "mpi/left_over.h"
+#include "mpi/pulse.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -128,6 +130,8 @@ struct OrderedSum<T>::State : LeftOver {
 
   // True when all messages of this phase have completed.
   bool messages_done(bool block) {
+    std::optional<Waiting> others;
+    if (block) others.emplace();
     do {
       check_code(forget_ended(requests, block), "MPI_Test");
     } while (block && !requests.empty());

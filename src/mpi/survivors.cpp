@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "mpi/checked.h"
 #include "mpi/handles.h"
+#include "mpi/pulse.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 // Spawning ranks come first, spawned ones last.
 Communicator merged(MPI_Comm between, bool spawned) {
   check_code(MPI_Comm_set_errhandler(between, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  const Waiting others;
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Intercomm_merge(between, spawned ? 1 : 0, &handle), "MPI_Intercomm_merge");
   Communicator all(adopt(handle));
@@ -88,6 +90,7 @@ std::vector<int> failed_ranks(const Communicator& communicator) {
 
 bool all_agree(const Communicator& communicator, bool mine) {
   if (communicator.size() == 1) return mine;
+  const Waiting others;
   MPI_Comm handle = communicator.state().handle;
   int yes = mine ? 1 : 0;
   if (!survives_failures()) {
@@ -106,6 +109,7 @@ bool all_agree(const Communicator& communicator, bool mine) {
 // known to all.
 bool nobody_died(const Communicator& communicator) {
   if (communicator.size() == 1 || !survives_failures()) return true;
+  const Waiting others;
   int yes = failed_ranks(communicator).empty() ? 1 : 0;
   const int code = MPIX_Comm_agree(communicator.state().handle, &yes);
   if (is_rank_failure(code)) return false;
@@ -118,6 +122,7 @@ Communicator shrink(const Communicator& communicator) {
   if (!survives_failures())
     fail(ErrorCode::unsupported,
          "the other ranks cannot continue: mpirun was started without --with-ft ulfm");
+  const Waiting others;
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPIX_Comm_shrink(communicator.state().handle, &handle), "MPIX_Comm_shrink");
   Communicator living(adopt(handle));
@@ -140,6 +145,7 @@ bool nobody_died(const Communicator&) { return true; }
 
 bool all_agree(const Communicator& communicator, bool mine) {
   if (communicator.size() == 1) return mine;
+  const Waiting others;
   int yes = mine ? 1 : 0;
   check_code(MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_MIN, communicator.state().handle),
              "MPI_Allreduce");
@@ -162,6 +168,7 @@ Communicator spawn(const Communicator& communicator, const std::vector<std::stri
   words.reserve(command.size());
   for (std::string& argument : arguments) words.push_back(argument.data());
   words.push_back(nullptr);
+  const Waiting others;
   MPI_Comm between = MPI_COMM_NULL;
   check_code(MPI_Comm_spawn(command[0].c_str(), words.data(), 1, MPI_INFO_NULL, 0,
                             communicator.state().handle, &between, MPI_ERRCODES_IGNORE),

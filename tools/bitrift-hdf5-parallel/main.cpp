@@ -209,7 +209,7 @@ int run(int count, char** words) {
   std::optional<TemporaryFolder> folder;
   make_folder(folder, arguments);
   arguments.words.insert(arguments.words.end(), {"--temporary", folder->path().string()});
-  const JobEnd end = run_mpirun(arguments.ranks, {}, arguments.words);
+  const JobEnd end = run_mpirun({.ranks = arguments.ranks, .options = {}, .arguments = arguments.words});
   if (end.lost) complain("a rank was lost, and the save with it; see what mpirun says");
   return end.code;
 }

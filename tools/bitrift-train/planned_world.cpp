@@ -35,8 +35,10 @@ void check_writable(const std::filesystem::path& path, const char* option) {
 }
 
 // What mpirun must be told so that the run survives a failure.
-std::vector<std::string> launcher_options(const Plan& plan) {
+std::vector<std::string> launcher_options(const Plan& plan, bool watches) {
   if (!plan.recovery.in_place()) return {};
+  // The driver's watch notices them, too.
+  if (watches) return mpi::survival_options(false);
   const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
                                  [](const auto& kill) { return kill.how == record::Ending::stop; });
   return mpi::survival_options(stops);
@@ -46,6 +48,7 @@ std::vector<std::string> launcher_options(const Plan& plan) {
 
 int in_world(const std::function<int(mpi::Environment&)>& work) {
   mpi::Environment environment;
+  show_pulse_to_driver();
   try {
     const int code = work(environment);
     environment.finalize();
@@ -108,13 +111,15 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
     if (plan->parallel.ranks > 1) {
       lock.close();  // rank 0 takes it
       const int ranks = plan->parallel.ranks + plan->recovery.spares;
-      const std::vector<std::string> options = launcher_options(*plan);
+      const std::vector<std::string> options =
+          launcher_options(*plan, arguments.recovery.detect_hang.has_value());
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       plan.reset();
-      if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
+      const double limit = arguments.recovery.detect_hang.value_or(0);
+      if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output, limit);
       const bool survives = !options.empty();
-      const JobEnd end = survives ? run_until_begun(ranks, options, arguments.words)
-                                  : run_mpirun(ranks, options, arguments.words);
+      const Job job{ranks, options, arguments.words, limit};
+      const JobEnd end = survives ? run_until_begun(job) : run_mpirun(job);
       if (end.launcher_signal != 0) {
         complain(
             fmt::format("mpirun was ended by signal {}, and with it the run; --on-failure relaunch would "

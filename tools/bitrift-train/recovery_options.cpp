@@ -36,6 +36,13 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
       ->check(one_of<record::BatchRule>());
   command->add_option("--forget", arguments.forget, "Leave this structure out of the recovery; repeatable")
       ->check(one_of<record::Structure>());
+  command
+      ->add_option(
+          "--detect-hang", arguments.detect_hang,
+          "End a rank that is stopped, or neither gets on nor waits for others, for longer than this: "
+          "a rank that hangs then counts as one that died (default: ranks are not watched)")
+      ->check(CLI::Range(0.1, 1e6))
+      ->type_name("SECONDS");
   command->add_option(
       "--kill", arguments.kills,
       "RANK@STEP:PHASE[.POINT][=HOW]: this rank fails in this step of the run (from 1), such as "
@@ -62,6 +69,17 @@ record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const r
       (spec.kind != RecoveryKind::shrink || parallel.replicas() < 2))
     fail(ErrorCode::bad_input, "--batch-on-failure smaller needs --on-failure shrink and replicas");
   return spec;
+}
+
+void check_watch(const RecoveryArguments& arguments, const record::Parallel& parallel, bool started_here) {
+  if (!arguments.detect_hang) return;
+  if (parallel.ranks == 1)
+    fail(ErrorCode::bad_input,
+         "--detect-hang: a run of one rank is not watched; leave it out, or use timeout(1)");
+  if (!started_here)
+    fail(ErrorCode::bad_input,
+         "--detect-hang: only ranks that bitrift-train itself starts are watched; start it "
+         "without mpirun, or leave the option out");
 }
 
 std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,

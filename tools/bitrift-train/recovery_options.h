@@ -19,6 +19,7 @@ struct RecoveryArguments {
   std::optional<int> spares;
   std::optional<std::int64_t> snapshot_every;
   std::vector<std::string> forget, kills;
+  std::optional<double> detect_hang;  ///< seconds
 };
 
 void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
@@ -26,6 +27,9 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
 /// All but checkpoint_every. Throws Error(bad_input) for what does not fit the kind of recovery or the ranks.
 [[nodiscard]] record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments,
                                                    const record::Parallel& parallel);
+/// started_here: bitrift-train started the ranks, or will. Throws Error(bad_input) if --detect-hang cannot
+/// watch them.
+void check_watch(const RecoveryArguments& arguments, const record::Parallel& parallel, bool started_here);
 /// Throws Error(bad_input) for texts that are not faults, and ranks that the run does not have.
 [[nodiscard]] std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,
                                                              const record::Parallel& parallel);

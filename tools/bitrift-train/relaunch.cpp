@@ -72,8 +72,8 @@ std::filesystem::path ledger_folder() {
   return named == nullptr ? "" : named;
 }
 
-int run_with_relaunches(int ranks, const std::vector<std::string>& words,
-                        const std::filesystem::path& output) {
+int run_with_relaunches(int ranks, const std::vector<std::string>& words, const std::filesystem::path& output,
+                        double longest_silence) {
   const TemporaryFolder folder("bitrift-relaunch");
   ::setenv(note_variable, (folder.path() / "note").c_str(), 1);
   ::setenv(ledger_variable, folder.path().c_str(), 1);
@@ -81,7 +81,8 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
   auto known = last_file(output);
   std::int64_t reached = -1;
   while (true) {
-    const JobEnd end = run_mpirun(ranks, {}, next);
+    const JobEnd end =
+        run_mpirun({.ranks = ranks, .options = {}, .arguments = next, .longest_silence = longest_silence});
     // A rank that was lost after the result was told has changed nothing.
     if (!end.lost) return end.word.value_or(end.code);
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);

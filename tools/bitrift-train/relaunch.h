@@ -13,10 +13,10 @@ namespace bitrift::cli {
 
 /// Runs the job, and again for as long as it loses a rank and then comes further than the time before. words:
 /// of the command line; each new start gets `--relaunched FILE` where the job wrote a checkpoint to `output`,
-/// a file or a folder, else
-/// `--relaunched-from-start`, and none of the kills. Returns the exit code.
+/// a file or a folder, else `--relaunched-from-start`, and none of the kills. longest_silence: see Job.
+/// Returns the exit code.
 [[nodiscard]] int run_with_relaunches(int ranks, const std::vector<std::string>& words,
-                                      const std::filesystem::path& output);
+                                      const std::filesystem::path& output, double longest_silence);
 
 /// In a process of a job that was launched again: from what. checkpoint: "" where it starts from where the
 /// run began.

@@ -17,13 +17,17 @@
 #include "core/log.h"
 #include "core/process/subprocess.h"
 #include "core/process/wheel_places.h"
+#include "launch/hang_watch.h"
 #include "launch/local_ranks.h"
+#include "launch/own_memory.h"
 #include "mpi/environment.h"
 
 namespace bitrift::cli {
 namespace {
 
 constexpr const char* exit_code_variable = "BITRIFT_EXIT_CODE_FILE";
+constexpr const char* exit_code_file = "bitrift-exit-code";
+constexpr const char* pulse_variable = "BITRIFT_PULSE_FILE";
 constexpr const char* segment_notes = "segments";  // in the folder of a job
 constexpr int killed_by_signal = 128;              // plus the signal: the exit code of mpirun
 
@@ -90,13 +94,18 @@ std::optional<char> read_word(int file, Word word) {
   return ::pread(file, &byte, 1, static_cast<off_t>(word)) == 1 ? std::optional(byte) : std::nullopt;
 }
 
-void leave_word(Word word, char byte) noexcept {
+// The driver's file, for a rank. Nothing where run_mpirun did not start the job, or did so on another
+// machine.
+FileDescriptor words(int flags) noexcept {
   const char* name = std::getenv(exit_code_variable);
-  if (name == nullptr) return;
-  const int file = ::open(name, O_WRONLY);
-  if (file < 0) return;
-  [[maybe_unused]] const ssize_t written = ::pwrite(file, &byte, 1, static_cast<off_t>(word));
-  ::close(file);
+  if (name == nullptr || !is_own_memory(name, exit_code_file)) return {};
+  return FileDescriptor(::open(name, flags | O_CLOEXEC));
+}
+
+void leave_word(Word word, char byte) noexcept {
+  const FileDescriptor file = words(O_WRONLY);
+  if (!file) return;
+  [[maybe_unused]] const ssize_t written = ::pwrite(file.get(), &byte, 1, static_cast<off_t>(word));
 }
 
 }  // namespace
@@ -116,17 +125,25 @@ void become_mpirun(int ranks, const std::vector<std::string>& options,
 namespace {
 
 // Waits for mpirun. Nothing if a rank was lost before the training began, and the others would wait for it.
-std::optional<ExitStatus> end_of(Subprocess& mpirun, int words, LocalRanks& ranks, bool survives) {
+std::optional<ExitStatus> end_of(Subprocess& mpirun, int words, LocalRanks& ranks, HangWatch& hangs,
+                                 const Job& job) {
   using clock = std::chrono::steady_clock;
   constexpr auto grace = std::chrono::seconds(1);  // in which a job may still end by itself
   const auto said = [&](Word word) { return read_word(words, word).value_or(0) != 0; };
+  // A rank that dies before it was seen is not missed. Other machines' ranks never are.
+  constexpr auto arrival = std::chrono::seconds(5);
+  const auto began = clock::now();
   std::optional<clock::time_point> lost;
   while (true) {
     const bool starts = !said(Word::begun);
-    std::optional<ExitStatus> ended = mpirun.wait(starts ? 0.02 : 0.2);
+    const bool arrive =
+        ranks.seen().size() < static_cast<std::size_t>(job.ranks) && clock::now() - began < arrival;
+    std::optional<ExitStatus> ended = mpirun.wait(!starts ? 0.2 : arrive ? 0.001 : 0.02);
     if (!ended && interrupted_by != 0) ended = mpirun.terminate(5);
     if (ended) return ended;
-    if (!starts || !ranks.look() || !survives || read_word(words, Word::exit_code)) continue;
+    const bool gone = ranks.look();
+    hangs.look(ranks.seen());
+    if (!starts || !gone || job.options.empty() || read_word(words, Word::exit_code)) continue;
     if (!lost) lost = clock::now();
     if (clock::now() - *lost < grace || said(Word::begun)) continue;
     mpirun.terminate(5);
@@ -136,12 +153,9 @@ std::optional<ExitStatus> end_of(Subprocess& mpirun, int words, LocalRanks& rank
 
 }  // namespace
 
-JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
-                  const std::vector<std::string>& arguments) {
-  Command command = mpirun_command(ranks, options, arguments, true);
-  // A file without a name, so that nothing is left behind, whichever process is killed; rank 0 runs on this
-  // machine and opens it by our pid.
-  const FileDescriptor code_file(::memfd_create("bitrift-exit-code", MFD_CLOEXEC));
+JobEnd run_mpirun(const Job& job) {
+  Command command = mpirun_command(job.ranks, job.options, job.arguments, true);
+  const FileDescriptor code_file(::memfd_create(exit_code_file, MFD_CLOEXEC));
   if (!code_file) fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
   // mpirun names its session folder by its process number and cannot start where a killed one of the same
   // number left its own.
@@ -149,15 +163,19 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   remove_abandoned_folders(name, [](const auto& left) { remove_noted_segments(left / segment_notes); });
   const TemporaryFolder session(name);
   command.environment["TMPDIR"] = session.path().string();
-  command.environment[exit_code_variable] = fmt::format("/proc/{}/fd/{}", ::getpid(), code_file.get());
+  const std::string place = own_memory(code_file.get());
+  command.environment[exit_code_variable] = place;
+  HangWatch hangs(job.longest_silence);
+  command.environment[pulse_variable] = hangs.place();
   notice_signals();
-  const bool survives = !options.empty();
+  const bool survives = !job.options.empty();
   std::optional<ExitStatus> ended;
   try {
     Subprocess child(command);
-    LocalRanks local(child.pid(), session.path() / segment_notes);
-    ended = end_of(child, code_file.get(), local, survives);
-    local.remove_segments();
+    LocalRanks local(child.pid(), fmt::format("{}={}", exit_code_variable, place),
+                     session.path() / segment_notes);
+    ended = end_of(child, code_file.get(), local, hangs, job);
+    local.clean_up();
   } catch (const Error& error) {
     fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
   }
@@ -177,10 +195,9 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   return {*code, false, began, *code};
 }
 
-JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
-                       const std::vector<std::string>& arguments) {
+JobEnd run_until_begun(const Job& job) {
   for (int next = 2;; ++next) {
-    const JobEnd end = run_mpirun(ranks, options, arguments);
+    const JobEnd end = run_mpirun(job);
     const bool failed = end.lost || end.code == 3;
     if (end.began || !failed || end.launcher_signal != 0 || interrupted_by != 0 || next > start_tries)
       return end;
@@ -191,11 +208,12 @@ JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
 
 void leave_exit_code(int code) noexcept { leave_word(Word::exit_code, static_cast<char>(code)); }
 
+void show_pulse_to_driver() noexcept { show_pulse_at(std::getenv(pulse_variable)); }
+
 bool launched_by_us() noexcept { return std::getenv(exit_code_variable) != nullptr; }
 
 bool exit_code_left() noexcept {
-  const char* name = std::getenv(exit_code_variable);
-  const FileDescriptor file(name == nullptr ? -1 : ::open(name, O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file = words(O_RDONLY);
   return file && read_word(file.get(), Word::exit_code).has_value();
 }
 

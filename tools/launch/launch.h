@@ -16,6 +16,15 @@ struct JobEnd {
   int launcher_signal = 0;       ///< that ended mpirun itself, and with it all ranks
 };
 
+/// What mpirun is to run.
+struct Job {
+  int ranks = 1;
+  std::vector<std::string>
+      options;  ///< of mpirun, beside the usual ones; with any, the job survives failures
+  std::vector<std::string> arguments;  ///< of this program
+  double longest_silence = 0;          ///< seconds, see HangWatch; 0: without limit
+};
+
 /// Replaces this process by mpirun with `ranks` ranks of this program. Throws Error(not_found) when there is
 /// no mpirun.
 [[noreturn]] void become_mpirun(int ranks, const std::vector<std::string>& options,
@@ -24,9 +33,7 @@ struct JobEnd {
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
 /// when the ranks ended otherwise. SIGINT, SIGTERM and SIGHUP end the child: the code is
 /// then 128 + the signal, as a shell would say, and a line names it.
-/// options: of mpirun, beside the usual ones.
-[[nodiscard]] JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
-                                const std::vector<std::string>& arguments);
+[[nodiscard]] JobEnd run_mpirun(const Job& job);
 
 /// How often run_until_begun() starts the ranks.
 inline constexpr int start_tries = 5;
@@ -35,12 +42,13 @@ inline constexpr int start_tries = 5;
 /// Besides ranks that something kills, Open MPI 5.0.11 can crash in MPI_Init when its failure detector is on:
 /// a rank that is done sends a heartbeat to one that cannot read it yet (about one start in ten of 4 ranks on
 /// 2 cores).
-[[nodiscard]] JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
-                                     const std::vector<std::string>& arguments);
+[[nodiscard]] JobEnd run_until_begun(const Job& job);
 
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.
 void leave_exit_code(int code) noexcept;
+/// The rank's side of Job::longest_silence.
+void show_pulse_to_driver() noexcept;
 /// Whether run_mpirun started this rank.
 [[nodiscard]] bool launched_by_us() noexcept;
 /// Whether some rank has left it. False where run_mpirun did not start the job, or did so on another machine.

@@ -1,8 +1,12 @@
 #include "launch/local_ranks.h"
 
+#include <chrono>
+#include <csignal>
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -27,10 +31,13 @@ std::set<pid_t> children_of(pid_t process) {
   return children;
 }
 
-bool runs_this_program(pid_t process) {
-  std::error_code error;
-  const fs::path theirs = fs::read_symlink(fmt::format("/proc/{}/exe", process), error);
-  return !error && theirs == fs::read_symlink("/proc/self/exe", error) && !error;
+// Not once it has ended: its number may be another program's then.
+bool carries(pid_t process, std::string_view mark) {
+  std::ifstream environment(fmt::format("/proc/{}/environ", process));
+  for (std::string one; std::getline(environment, one, '\0');) {
+    if (one == mark) return true;
+  }
+  return false;
 }
 
 void remove_job(const std::string& job) noexcept {
@@ -47,8 +54,14 @@ void remove_job(const std::string& job) noexcept {
 
 }  // namespace
 
-LocalRanks::LocalRanks(pid_t launcher, std::filesystem::path notes)
-    : launcher_(launcher), notes_(std::move(notes)) {}
+bool runs_this_program(pid_t process) {
+  std::error_code error;
+  const fs::path theirs = fs::read_symlink(fmt::format("/proc/{}/exe", process), error);
+  return !error && theirs == fs::read_symlink("/proc/self/exe", error) && !error;
+}
+
+LocalRanks::LocalRanks(pid_t launcher, std::string mark, std::filesystem::path notes)
+    : launcher_(launcher), mark_(std::move(mark)), notes_(std::move(notes)) {}
 
 bool LocalRanks::look() {
   const std::set<pid_t> children = children_of(launcher_);
@@ -77,7 +90,19 @@ void LocalRanks::find_segments(pid_t rank) {
   }
 }
 
-void LocalRanks::remove_segments() const noexcept {
+void LocalRanks::clean_up() const {
+  constexpr auto pause = std::chrono::milliseconds(5);
+  constexpr int looks = 400;
+  for (int left = looks; left > 0; --left) {
+    bool any = false;
+    for (const pid_t rank : seen_) {
+      if (!carries(rank, mark_)) continue;
+      any = true;
+      ::kill(rank, SIGKILL);
+    }
+    if (!any) break;
+    std::this_thread::sleep_for(pause);
+  }
   for (const std::string& job : segments_) remove_job(job);
 }
 

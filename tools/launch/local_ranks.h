@@ -9,25 +9,31 @@
 
 namespace bitrift::cli {
 
-/// The ranks that an mpirun has started on this machine: its children that run this program. Open MPI 5.0.11
-/// with
-/// `--with-ft ulfm` waits for ever for a rank that dies before all have met in MPI_Init; here such a death is
-/// seen by the process number.
+/// Whether a process runs the same program as this one.
+[[nodiscard]] bool runs_this_program(pid_t process);
+
+/// The ranks that an mpirun has started on this machine: its children that run this program. With
+/// `--with-ft ulfm`, Open MPI 5.0.11 waits for ever for a rank that dies before all have met in MPI_Init;
+/// here such a death is seen by the process number.
 class LocalRanks {
  public:
-  /// notes: a file to write the names of the ranks' shared segments to, for remove_segments() by a later
-  /// process.
-  LocalRanks(pid_t launcher, std::filesystem::path notes);
+  /// mark: NAME=VALUE in the environment of this job's ranks, and of no other process. notes: a file to write
+  /// the names of the ranks' shared segments to, for remove_noted_segments() in a later process.
+  LocalRanks(pid_t launcher, std::string mark, std::filesystem::path notes);
 
   /// Returns whether a rank that an earlier look() saw is gone. Finds the shared segments, too.
   bool look();
-  /// Removes the segments that mpirun would have removed. Call it when the job is over.
-  void remove_segments() const noexcept;
+  /// Those that some look() saw.
+  [[nodiscard]] const std::set<pid_t>& seen() const noexcept { return seen_; }
+  /// When mpirun is over: ends the ranks that it left behind, and removes the segments that it would have
+  /// removed.
+  void clean_up() const;
 
  private:
   void find_segments(pid_t rank);
 
   pid_t launcher_;
+  std::string mark_;
   std::filesystem::path notes_;
   std::set<pid_t> seen_, mapped_;
   std::set<std::string> segments_;  // names in /dev/shm without the number of the rank

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/process/host.h"
+#include "mpi/pulse.h"
 #include "mpi/survivors.h"
 
 namespace bitrift::train {
@@ -97,6 +98,7 @@ void Team::revoke() const noexcept {
 
 bool Team::stand_by() const {
   try {
+    const mpi::Waiting others;
     char byte = 0;
     mpi::Request request = everyone_.start_receive(&byte, 1, workers_.front(), release_tag);
     while (!request.test()) ::usleep(poll_us);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "mpi/pulse.h"
 #include "record/fault/process_fault.h"
 
 namespace bitrift::train {
@@ -28,6 +29,7 @@ class KillPoint {
   /// Point `point` of `count` of a phase. Does not return if a fault strikes, except that a stopped process
   /// returns if it is continued.
   void reach(record::TrainingPhase phase, std::int64_t point, std::int64_t count) {
+    mpi::beat();
     if (near_) strike(phase, point, count);
   }
   void reach(record::RecoveryPoint point);

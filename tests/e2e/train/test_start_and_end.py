@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of
-from train_support import PROGRAM, run
+from train_support import PROGRAM, SGD, call, run, write_spec
 
 AGAIN = "a rank was lost before the training began; starting the ranks again (try "
 
@@ -129,6 +129,81 @@ def test_a_death_after_the_result_changes_nothing(bases: Bases, tmp_path: Path, 
     assert (ended.code, ended.left, ended.errors) == (0, 0, []), ended.err
     assert ended.json().get("recoveries", []) == []
     assert digest(out) == bases.golden("sgd", "data")
+
+
+LONG = 0.8  # seconds without progress that are a hang
+STEPS = 400
+
+
+@pytest.fixture(scope="module")
+def long_run(bases: Bases) -> tuple[list[object], str]:
+    """The words of a run of a second or two on four ranks, and the digest of its file."""
+    words: list[object] = ["resume", bases.file("sgd"), "--parallel", "data", "--ranks", 4, "--steps", STEPS]
+    run(*words, "-o", bases.folder / "long.h5")
+    return words, digest(bases.folder / "long.h5")
+
+
+@pytest.mark.parametrize(
+    ("recovery", "victim"), [("shrink", 2), ("respawn", 0), ("spare", 4), ("relaunch", 3), ("none", 1)]
+)
+def test_a_stopped_rank_is_ended_and_replaced(
+    long_run: tuple[list[object], str], tmp_path: Path, scratch: Path, recovery: str, victim: int
+) -> None:
+    """Also an idle one: rank 4 with `spare`."""
+    words, golden = long_run
+    out = tmp_path / "out.h5"
+    options = ["--on-failure", recovery, "--detect-hang", LONG, "--json", "-o", out]
+    job = Watched((*words, *options), scratch)
+    assert job.line.wait(60)
+    process = ranks_of(job.mark)[victim]
+    os.kill(process, signal.SIGSTOP)
+    ended = job.end(60, ())
+    assert ended.left == 0 and f"(process {process}) has been stopped for more than {LONG} s" in ended.err, ended.err
+    if recovery == "none":
+        assert ended.code != 0 and len(ended.errors) == 1 and not out.exists()
+        return
+    assert (ended.code, digest(out)) == (0, golden), ended.err
+    failed = [rank for one in ended.json().get("recoveries", []) for rank in one["failed"]]
+    assert failed == ([] if recovery in ("spare", "relaunch") else [victim])
+
+
+def test_a_rank_that_is_stopped_for_a_moment_goes_on(
+    long_run: tuple[list[object], str], tmp_path: Path, scratch: Path
+) -> None:
+    words, golden = long_run
+    options = ["--on-failure", "shrink", "--detect-hang", 3, "--json", "-o", tmp_path / "out.h5"]
+    job = Watched((*words, *options), scratch)
+    assert job.line.wait(60)
+    for _ in range(2):
+        for process in ranks_of(job.mark).values():
+            os.kill(process, signal.SIGSTOP)
+            time.sleep(0.4)
+            os.kill(process, signal.SIGCONT)
+    ended = job.end(60, ())
+    assert (ended.code, digest(tmp_path / "out.h5")) == (0, golden), ended.err
+    assert ended.json().get("recoveries", []) == [] and "ending it" not in ended.err
+
+
+def test_a_rank_that_runs_without_getting_on_is_ended(tmp_path: Path, scratch: Path) -> None:
+    """A layer takes rank 0 longer than the limit; the other ranks wait for it, and are left alone."""
+    spec = write_spec(tmp_path / "spec.json", {"name": "mlp", "hidden": [3000, 3000]}, SGD, batch_size=1024)
+    options = ["--parallel", "pipeline", "--ranks", 2, "--micro-batches", 1, "--epochs", 1, "--detect-hang", 0.1]
+    job = Watched(("train", spec, "-o", tmp_path / "out.h5", *options), scratch)
+    ended = job.end(60, ())
+    assert (ended.left, ended.err.count("has not got on for more than 0.1 s")) == (0, 1), ended.err
+    assert ended.code != 0 and len(ended.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ranks", 2, "--parallel", "data", "--detect-hang", 0), "--detect-hang"),
+        (("--detect-hang", 5), "a run of one rank is not watched"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(base: Path, options: tuple[object, ...], words: str) -> None:
+    done = call("resume", base, "--steps", 1, *options)
+    assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_the_next_start_removes_what_a_killed_driver_left(base: Path, tmp_path: Path, scratch: Path) -> None:
