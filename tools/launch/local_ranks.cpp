@@ -1,5 +1,7 @@
 #include "launch/local_ranks.h"
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -7,6 +9,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -31,13 +34,12 @@ std::set<pid_t> children_of(pid_t process) {
   return children;
 }
 
-// Not once it has ended: its number may be another program's then.
-bool carries(pid_t process, std::string_view mark) {
-  std::ifstream environment(fmt::format("/proc/{}/environ", process));
-  for (std::string one; std::getline(environment, one, '\0');) {
-    if (one == mark) return true;
-  }
-  return false;
+// Nothing once it has ended: its number may be another program's then.
+std::vector<std::string> environment_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process));
+  std::vector<std::string> all;
+  for (std::string one; std::getline(file, one, '\0');) all.push_back(one);
+  return all;
 }
 
 void remove_job(const std::string& job) noexcept {
@@ -71,10 +73,22 @@ bool LocalRanks::look() {
   }
   for (const pid_t child : children) {
     if (!runs_this_program(child)) continue;
-    seen_.insert(child);
+    if (seen_.insert(child).second) arrived(child);
     if (!mapped_.contains(child)) find_segments(child);
   }
+  // mpirun starts all ranks of a machine without a pause.
+  constexpr auto pause = std::chrono::seconds(3);
+  if (seen_.size() < expected_ && Clock::now() - last_arrival_ > pause) lost_ = true;
   return lost_;
+}
+
+void LocalRanks::arrived(pid_t rank) {
+  constexpr std::string_view name = "OMPI_COMM_WORLD_LOCAL_SIZE=";
+  last_arrival_ = Clock::now();
+  if (expected_ > 0) return;
+  for (const std::string& one : environment_of(rank)) {
+    if (one.starts_with(name)) std::from_chars(one.data() + name.size(), one.data() + one.size(), expected_);
+  }
 }
 
 void LocalRanks::find_segments(pid_t rank) {
@@ -96,7 +110,8 @@ void LocalRanks::clean_up() const {
   for (int left = looks; left > 0; --left) {
     bool any = false;
     for (const pid_t rank : seen_) {
-      if (!carries(rank, mark_)) continue;
+      const std::vector<std::string> environment = environment_of(rank);
+      if (std::find(environment.begin(), environment.end(), mark_) == environment.end()) continue;
       any = true;
       ::kill(rank, SIGKILL);
     }

@@ -1,6 +1,8 @@
 // The ranks of a job, seen from outside.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -21,7 +23,8 @@ class LocalRanks {
   /// the names of the ranks' shared segments to, for remove_noted_segments() in a later process.
   LocalRanks(pid_t launcher, std::string mark, std::filesystem::path notes);
 
-  /// Returns whether a rank that an earlier look() saw is gone. Finds the shared segments, too.
+  /// Returns whether a rank is gone that an earlier look() saw, or that never appeared although mpirun has
+  /// started the others. Finds the shared segments, too.
   bool look();
   /// Those that some look() saw.
   [[nodiscard]] const std::set<pid_t>& seen() const noexcept { return seen_; }
@@ -30,6 +33,9 @@ class LocalRanks {
   void clean_up() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void arrived(pid_t rank);
   void find_segments(pid_t rank);
 
   pid_t launcher_;
@@ -37,6 +43,8 @@ class LocalRanks {
   std::filesystem::path notes_;
   std::set<pid_t> seen_, mapped_;
   std::set<std::string> segments_;  // names in /dev/shm without the number of the rank
+  std::size_t expected_ = 0;        // on this machine, as mpirun told them; 0: unknown
+  Clock::time_point last_arrival_;
   bool lost_ = false;
 };
 

@@ -81,6 +81,21 @@ def test_ranks_are_started_again_if_one_dies_before_the_training(
     assert list(scratch.glob("bitrift*")) == []
 
 
+def test_a_rank_that_dies_before_the_driver_has_seen_it_is_missed(bases: Bases, tmp_path: Path, scratch: Path) -> None:
+    out = tmp_path / "out.h5"
+    job = Watched(bases.words("sgd", "data", out, *RECOVERIES["shrink"]), scratch)
+    wait_until(lambda: list(scratch.glob("bitrift-mpirun.*")), job.process)
+    time.sleep(0.01)  # mpirun has been started, and starts no ranks for a while
+    os.kill(job.process.pid, signal.SIGSTOP)
+    dead = kill_rank(job, 3, 4)
+    while Path(f"/proc/{dead}").exists():
+        time.sleep(0.005)
+    os.kill(job.process.pid, signal.SIGCONT)
+    ended = job.end(60, ())
+    assert (ended.code, ended.left, ended.err.count(AGAIN)) == (0, 0, 1), ended.err
+    assert digest(out) == bases.golden("sgd", "data")
+
+
 def test_ranks_that_die_in_every_start_end_the_run_in_one_line(bases: Bases, tmp_path: Path, scratch: Path) -> None:
     job = Watched(bases.words("sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"]), scratch)
     killed = set()
