@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "train"))
 
-from failure_support import LAYOUTS, RECOVERIES, Bases, Ended, Watched, digest, ranks_of
+from failure_support import LAYOUTS, RECOVERIES, Bases, Ended, Watched, digest, ranks_of, segments
 
 ALL = {**RECOVERIES, "relaunch": ("--on-failure", "relaunch"), "none": ("--on-failure", "none")}
 SIGNALS = ("SIGKILL", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGTERM", "SIGSTOP")
@@ -42,18 +42,6 @@ def mpirun_of(job: Watched) -> int | None:
         except OSError:
             continue
     return None
-
-
-def segments(job: Watched) -> set[str]:
-    """The shared memory that the ranks have open now."""
-    found = set()
-    for rank in ranks_of(job.mark).values():
-        try:
-            lines = Path(f"/proc/{rank}/maps").read_text().splitlines()
-        except OSError:
-            continue
-        found |= {line[line.index("/dev/shm/") :] for line in lines if "/dev/shm/sm_segment." in line}
-    return {name.removesuffix(" (deleted)") for name in found}
 
 
 def judge(ended: Ended, same: bool, left: list[str], may_end: bool) -> str:
@@ -86,7 +74,7 @@ def strike(job: Watched, kind: signal.Signals | None, chance: random.Random) -> 
     while not ranks and job.process.poll() is None and not job.line.is_set():
         ranks = ranks_of(job.mark)
     target = mpirun_of(job) if kind is None else (chance.choice(sorted(ranks.values())) if ranks else None)
-    seen = segments(job)
+    seen = segments(ranks.values())
     if target is None:
         return False, seen
     try:

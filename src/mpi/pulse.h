@@ -1,4 +1,5 @@
-// What a rank shows to a program that watches it: whether it gets on, and whether it waits for others.
+// What a rank shows to a program that watches it: when it last made progress, and whether it waits for
+// others.
 #pragma once
 
 #include <atomic>
@@ -6,7 +7,7 @@
 
 namespace bitrift::mpi {
 
-/// Lies in memory that the watcher shares. A rank that waits for others is silent, but not stuck.
+/// Lives in memory shared with the watcher. A rank that waits for others makes no progress, but is not stuck.
 struct Pulse {
   std::atomic<std::int32_t> process;  ///< 0: nobody's
   std::atomic<std::int32_t> waits;    ///< calls of MPI that the rank is in; more than 0: it waits for others
@@ -17,7 +18,7 @@ static_assert(std::atomic<std::int32_t>::is_always_lock_free &&
 
 /// Begins to show this rank's pulse there, for as long as the process lives.
 void show_pulse(Pulse& place) noexcept;
-/// This rank got on. Costs 20 ns if the pulse is shown, and nothing else.
+/// This rank has made progress. Does nothing if the pulse is not shown.
 void beat() noexcept;
 
 /// Within this scope, the rank waits for others.

@@ -133,8 +133,8 @@ constexpr auto keys_of(std::type_identity<Recovery>) {
                     Key{"volatile", &Recovery::times, Presence::defaulted});
 }
 
-/// How many of these recoveries came last without a step beyond those that had been reached before: an error
-/// that comes again in every try makes this number grow without end.
+/// How many recoveries there have been since the run last reached a new step, the one at that step included.
+/// The number keeps growing if the same error recurs in every try.
 [[nodiscard]] int recoveries_without_progress(const std::vector<Recovery>& recoveries) noexcept;
 
 /// What a job must know that is launched again after it lost ranks.

@@ -398,7 +398,9 @@ int serve(const Arguments& arguments) {
   if (parallel.ranks > 1 && !mpi::started_by_launcher()) {
     (void)train::load_runnable(with_guards(train::checkpoint_spec(ckpt::Reader(arguments.input))), parallel);
     const auto options = survives ? mpi::survival_options(arguments.detector) : std::vector<std::string>();
-    become_mpirun(parallel.ranks + recovery.spares + arguments.reserve, options, arguments.words);
+    become_mpirun({.ranks = parallel.ranks + recovery.spares + arguments.reserve,
+                   .options = options,
+                   .arguments = arguments.words});
   }
   return in_world([&](mpi::Environment& environment) {
     const train::WorkerEnd end = train::serve(

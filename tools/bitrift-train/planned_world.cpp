@@ -37,11 +37,10 @@ void check_writable(const std::filesystem::path& path, const char* option) {
 // What mpirun must be told so that the run survives a failure.
 std::vector<std::string> launcher_options(const Plan& plan, bool watches) {
   if (!plan.recovery.in_place()) return {};
-  // The driver's watch notices them, too.
-  if (watches) return mpi::survival_options(false);
   const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
                                  [](const auto& kill) { return kill.how == record::Ending::stop; });
-  return mpi::survival_options(stops);
+  // The driver's watch notices stopped ranks, too.
+  return mpi::survival_options(stops && !watches);
 }
 
 }  // namespace

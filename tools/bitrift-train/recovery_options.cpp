@@ -39,7 +39,7 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
   command
       ->add_option(
           "--detect-hang", arguments.detect_hang,
-          "End a rank that is stopped, or neither gets on nor waits for others, for longer than this: "
+          "End a rank that is stopped, or neither makes progress nor waits for others, for longer than this: "
           "a rank that hangs then counts as one that died (default: ranks are not watched)")
       ->check(CLI::Range(0.1, 1e6))
       ->type_name("SECONDS");

@@ -1,4 +1,4 @@
-// Ends ranks that do not get on.
+// Ends ranks that hang.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@
 namespace bitrift::cli {
 
 /// Watches the ranks of a job on this machine, without a thread or a message in them: each shows its pulse in
-/// memory that it shares with this process. A rank that neither gets on nor waits for others, or that a
-/// signal has stopped, for longer than the limit gets SIGKILL, which the others notice as any other death.
+/// memory shared with this process. A rank gets SIGKILL if, for longer than the limit, it has neither made
+/// progress nor waited for others, or if a signal has stopped it. The others notice that as any other death.
 class HangWatch {
  public:
   /// seconds: the limit; 0: nothing is watched. Throws Error(io).

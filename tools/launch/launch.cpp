@@ -55,17 +55,16 @@ std::string mpirun_program() {
   return wheel ? (wheel->bin / "mpiexec").string() : BITRIFT_MPIEXEC;
 }
 
-Command mpirun_command(int ranks, const std::vector<std::string>& more,
-                       const std::vector<std::string>& arguments, bool exit_codes_are_mine) {
+Command mpirun_command(const Job& job, bool exit_codes_are_mine) {
   Command command;
   command.arguments = {mpirun_program()};
-  command.arguments.insert(command.arguments.end(), more.begin(), more.end());
+  command.arguments.insert(command.arguments.end(), job.options.begin(), job.options.end());
   for (std::string& option : mpi::launcher_options(exit_codes_are_mine))
     command.arguments.push_back(std::move(option));
   command.arguments.insert(
       command.arguments.end(),
-      {"-n", std::to_string(ranks), std::filesystem::read_symlink("/proc/self/exe").string()});
-  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+      {"-n", std::to_string(job.ranks), std::filesystem::read_symlink("/proc/self/exe").string()});
+  command.arguments.insert(command.arguments.end(), job.arguments.begin(), job.arguments.end());
   if (::geteuid() == 0 && std::getenv("OMPI_ALLOW_RUN_AS_ROOT") == nullptr) {
     spdlog::info(
         "running as root: setting OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM for mpirun");
@@ -110,9 +109,8 @@ void leave_word(Word word, char byte) noexcept {
 
 }  // namespace
 
-void become_mpirun(int ranks, const std::vector<std::string>& options,
-                   const std::vector<std::string>& arguments) {
-  Command command = mpirun_command(ranks, options, arguments, false);
+void become_mpirun(const Job& job) {
+  Command command = mpirun_command(job, false);
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> pointers;
   for (std::string& argument : command.arguments) pointers.push_back(argument.data());
@@ -154,7 +152,7 @@ std::optional<ExitStatus> end_of(Subprocess& mpirun, int words, LocalRanks& rank
 }  // namespace
 
 JobEnd run_mpirun(const Job& job) {
-  Command command = mpirun_command(job.ranks, job.options, job.arguments, true);
+  Command command = mpirun_command(job, true);
   const FileDescriptor code_file(::memfd_create(exit_code_file, MFD_CLOEXEC));
   if (!code_file) fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
   // mpirun names its session folder by its process number and cannot start where a killed one of the same

@@ -19,16 +19,15 @@ struct JobEnd {
 /// What mpirun is to run.
 struct Job {
   int ranks = 1;
-  std::vector<std::string>
-      options;  ///< of mpirun, beside the usual ones; with any, the job survives failures
+  /// For mpirun, in addition to the usual ones. With any, the job survives failures.
+  std::vector<std::string> options;
   std::vector<std::string> arguments;  ///< of this program
   double longest_silence = 0;          ///< seconds, see HangWatch; 0: without limit
 };
 
-/// Replaces this process by mpirun with `ranks` ranks of this program. Throws Error(not_found) when there is
-/// no mpirun.
-[[noreturn]] void become_mpirun(int ranks, const std::vector<std::string>& options,
-                                const std::vector<std::string>& arguments);
+/// Replaces this process by mpirun. Nobody watches the ranks. Throws Error(not_found) when there is no
+/// mpirun.
+[[noreturn]] void become_mpirun(const Job& job);
 
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
 /// when the ranks ended otherwise. SIGINT, SIGTERM and SIGHUP end the child: the code is
@@ -47,14 +46,14 @@ inline constexpr int start_tries = 5;
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.
 void leave_exit_code(int code) noexcept;
-/// The rank's side of Job::longest_silence.
-void show_pulse_to_driver() noexcept;
-/// Whether run_mpirun started this rank.
-[[nodiscard]] bool launched_by_us() noexcept;
 /// Whether some rank has left it. False where run_mpirun did not start the job, or did so on another machine.
 [[nodiscard]] bool exit_code_left() noexcept;
 /// The word of a rank to run_mpirun that all ranks have met and hold their state: from here on, they recover
 /// by themselves.
 void say_begun() noexcept;
+/// Whether run_mpirun started this rank.
+[[nodiscard]] bool launched_by_us() noexcept;
+/// The rank's side of Job::longest_silence.
+void show_pulse_to_driver() noexcept;
 
 }  // namespace bitrift::cli

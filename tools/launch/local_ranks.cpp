@@ -92,9 +92,10 @@ void LocalRanks::arrived(pid_t rank) {
 }
 
 void LocalRanks::find_segments(pid_t rank) {
+  const std::string start = fmt::format("{}/{}", shared_memory, segment_start);
   std::ifstream maps(fmt::format("/proc/{}/maps", rank));
   for (std::string line; std::getline(maps, line);) {
-    const std::size_t at = line.find(fmt::format("{}/{}", shared_memory, segment_start));
+    const std::size_t at = line.find(start);
     if (at == std::string::npos) continue;
     mapped_.insert(rank);
     std::string job = fs::path(line.substr(at)).filename().string();

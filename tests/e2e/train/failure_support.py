@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,18 @@ def ranks_of(mark: str) -> dict[int, int]:
         if ranks and program == str(PROGRAM.resolve()):
             found[int(ranks[0].partition(b"=")[2])] = pid
     return found
+
+
+def segments(processes: Iterable[int]) -> set[str]:
+    """The files of shared memory that ranks have open now."""
+    found = set()
+    for pid in processes:
+        try:
+            lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        except OSError:
+            continue
+        found |= {line[line.index("/dev/shm/") :] for line in lines if "/dev/shm/sm_segment." in line}
+    return {name.removesuffix(" (deleted)") for name in found}
 
 
 class Watched:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of
+from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of, segments
 from train_support import PROGRAM, SGD, call, run, write_spec
 
 AGAIN = "a rank was lost before the training began; starting the ranks again (try "
@@ -48,16 +48,6 @@ def kill_rank(job: Watched, victim: int, ranks: int) -> int:
     process = ranks_of(job.mark)[victim]
     os.kill(process, signal.SIGKILL)
     return process
-
-
-def segments(job: Watched) -> set[str]:
-    """The files of shared memory that the ranks of a job have open."""
-    found = set()
-    for pid in ranks_of(job.mark).values():
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            if "/dev/shm/sm_segment." in line:
-                found.add(line[line.index("/dev/shm/") :])
-    return found
 
 
 @pytest.mark.parametrize("recovery", ["shrink", pytest.param("spare", marks=pytest.mark.thorough), "respawn"])
@@ -224,18 +214,18 @@ def test_what_cannot_be_watched_is_refused(base: Path, options: tuple[object, ..
 def test_the_next_start_removes_what_a_killed_driver_left(base: Path, tmp_path: Path, scratch: Path) -> None:
     steps = ["resume", base, "--parallel", "data", "--ranks", 2, "--steps"]
     job = Watched((*steps, 100_000), scratch)
-    wait_until(lambda: len(segments(job)) == 2, job.process)
+    wait_until(lambda: len(segments(ranks_of(job.mark).values())) == 2, job.process)
     time.sleep(0.2)  # the driver looks for them every 20 ms
-    files = {Path(name) for name in segments(job)}
+    files = {Path(name) for name in segments(ranks_of(job.mark).values())}
     (folder,) = scratch.glob("bitrift-mpirun.*")
     job.process.kill()
     job.end(60, ())
     assert folder.exists()
     left = [file for file in files if file.exists()]
     living = Watched((*steps, 100_000), scratch)
-    wait_until(lambda: len(segments(living)) == 2, living.process)
+    wait_until(lambda: len(segments(ranks_of(living.mark).values())) == 2, living.process)
     assert not folder.exists() and not [file for file in left if file.exists()]
-    theirs = {Path(name) for name in segments(living)}
+    theirs = {Path(name) for name in segments(ranks_of(living.mark).values())}
     run(*steps, 1, env=os.environ | {"TMPDIR": str(scratch)})
     assert all(file.exists() for file in theirs) and len(list(scratch.glob("bitrift-mpirun.*"))) == 1
     living.process.terminate()
@@ -277,8 +267,7 @@ def test_a_lost_mpirun_is_named_or_started_again(base: Path, tmp_path: Path, rec
         time.sleep(0.05)
     (launcher,) = Path(f"/proc/{training.pid}/task/{training.pid}/children").read_text().split()
     ranks = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    maps = "".join(Path(f"/proc/{rank}/maps").read_text() for rank in ranks)
-    files = {line[line.index("/dev/shm/") :] for line in maps.splitlines() if "/dev/shm/sm_segment." in line}
+    files = segments(map(int, ranks))
     assert len(files) == 2
     os.kill(int(launcher), signal.SIGKILL)
     _, said = training.communicate(timeout=100)
