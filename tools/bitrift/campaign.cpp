@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -32,6 +33,7 @@ struct RunArguments {
   int workers = 0;
   std::string shard, work_dir;
   double max_hours = 0, wait_hours = 0;
+  std::optional<double> stand_in_after;
   bool json = false;
 };
 
@@ -44,6 +46,9 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
   if (!arguments.shard.empty()) command.insert(command.end(), {"--shard", arguments.shard});
   if (arguments.wait_hours > 0) {
     command.insert(command.end(), {"--wait-hours", fmt::format("{}", arguments.wait_hours)});
+  }
+  if (arguments.stand_in_after) {
+    command.insert(command.end(), {"--stand-in-after", fmt::format("{}", *arguments.stand_in_after)});
   }
   if (!arguments.work_dir.empty()) command.insert(command.end(), {"--work-dir", arguments.work_dir});
   if (arguments.options.extend) command.emplace_back("--extend");
@@ -60,9 +65,15 @@ int run_spec(RunArguments arguments) {
   if (arguments.workers != 0) arguments.options.workers = arguments.workers;
   if (arguments.max_hours > 0) arguments.options.max_hours = arguments.max_hours;
   if (!arguments.shard.empty()) arguments.options.shard = campaign::parse_shard(arguments.shard);
-  if (arguments.wait_hours > 0) arguments.options.wait_hours = arguments.wait_hours;
-  if (arguments.options.wait_hours && !arguments.options.shard) {
+  campaign::Patience& patience = arguments.options.patience;
+  if (arguments.wait_hours > 0) patience.wait_hours = arguments.wait_hours;
+  if (patience.wait_hours && !arguments.options.shard) {
     fail(ErrorCode::bad_input, "--wait-hours limits the wait for other shards: give --shard too");
+  }
+  if (arguments.stand_in_after) {
+    if (!arguments.options.shard)
+      fail(ErrorCode::bad_input, "--stand-in-after is about other shards: give --shard too");
+    patience.stand_in_after = std::chrono::duration<double>(*arguments.stand_in_after);
   }
   if (!arguments.work_dir.empty()) arguments.options.work_dir = arguments.work_dir;
   arguments.options.command = command_of(arguments);
@@ -234,6 +245,11 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
                    "stop waiting for another shard after it has written nothing for this many hours "
                    "(default: wait forever)")
       ->check(above_zero);
+  command
+      ->add_option("--stand-in-after", arguments->stand_in_after,
+                   "also run the parts of shards that have had no driver for this many seconds (default: 30)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("SECONDS");
   command->add_option("--work-dir", arguments->work_dir,
                       "folder for the workers' copies of the base (default: in memory if they fit, "
                       "else in the campaign folder)");

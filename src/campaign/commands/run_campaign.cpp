@@ -6,10 +6,9 @@
 #include <memory>
 #include <system_error>
 
-#include "analyze/allocate.h"
-#include "analyze/verdict/trust.h"
 #include "campaign/commands/merge.h"
 #include "campaign/driver/driver.h"
+#include "campaign/driver/stages.h"
 #include "campaign/folder/disk_use.h"
 #include "campaign/folder/fact.h"
 #include "campaign/folder/resume_audit.h"
@@ -57,75 +56,6 @@ void check_before_folder(design::CampaignSpec& spec, const RunOptions& options, 
     for (const record::BaseFile& file : spec.files) bases.emplace_back(*spec.bases[file.base].checkpoint);
     const Plan plan(spec, bases);
     for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
-  }
-}
-
-std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
-  std::size_t left = 0;
-  for (const Job& job : missing) left += job.runs.size();
-  return total > left ? total - left : 0;
-}
-
-// Stage after stage; throws Misbehaviour if the controls or canaries do not allow the campaign to continue.
-void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Progress& progress) {
-  const design::CampaignSpec& spec = plan.spec();
-  const std::size_t preparations = preparation_of(driver.shard(), plan).size();
-  std::vector<Job> jobs = driver.preparation_jobs();
-  progress.stage("controls, clean runs, canaries", count_done(jobs, preparations), preparations);
-  pool.run(std::move(jobs));
-  driver.meet(preparation_stage(plan, driver.shard().count));
-
-  const auto rows = ledger.effective();
-  std::vector<std::string> problems;
-  try {
-    problems = analyze::trust_of(rows, analyze::judging_of(spec)).problems;
-  } catch (const Error& error) {
-    problems = {error.what()};
-  }
-  if (!problems.empty()) throw Misbehaviour(problems);
-}
-
-std::string round_name(const record::Round& round, const design::CampaignSpec& spec) {
-  if (!spec.sampling) return "trials";
-  std::string name = fmt::format("round {}", round.number);
-  if (const record::Reached* widest = round.widest()) {
-    name +=
-        fmt::format(" (+-{:.2f} of {:g} points)", 100 * widest->half_width, 100 * spec.sampling->half_width);
-  }
-  return name;
-}
-
-void run_round(const Plan& plan, Driver& driver, Pool& pool, Progress& progress) {
-  const design::CampaignSpec& spec = plan.spec();
-  const record::Round& round = plan.rounds().back();
-  std::vector<Job> jobs = driver.trial_jobs();
-  std::size_t trials = 0;
-  for (const record::Round& one : plan.rounds()) trials += trials_of(driver.shard(), one).size();
-  if (!jobs.empty() || !spec.sampling) {
-    progress.stage(round_name(round, spec), count_done(jobs, trials), trials);
-    pool.run(std::move(jobs));
-  }
-  driver.meet(round_stage(round, driver.shard().count));
-}
-
-// Round after round, each planned from all rows of those before, until one says stop.
-void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Folder& folder,
-                Progress& progress) {
-  const design::CampaignSpec& spec = plan.spec();
-  while (true) {
-    const record::Round& round = plan.rounds().back();
-    folder.publish_round(round);
-    if (round.stop) {
-      if (spec.sampling)
-        progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(*round.stop)));
-      if (plan.ended()) return;
-    } else {
-      run_round(plan, driver, pool, progress);
-    }
-    analyze::Observations seen;
-    if (spec.sampling) seen = analyze::observe(ledger.effective(), spec);
-    plan.add_round(analyze::next_round(spec, plan.strata(), plan.rounds(), seen));
-    driver.show_round();
   }
 }
 
@@ -289,11 +219,13 @@ RunReport run_in(const Work& work) {
     Pool pool(pool_options(work.options, work.spec, work.drills, place, *copies, scratch, work.launch),
               driver, bases);
     if (work.end) driver.end_at(*work.end);
+    const int side_by_side = work.options.workers.value_or(usable_cores());
+    Stages stages({plan, driver, pool, ledger, work.folder, work.progress, side_by_side});
     try {
-      run_preparation(plan, driver, pool, ledger, work.progress);
+      stages.prepare();
       report.judged = true;
       driver.show_rates();
-      run_rounds(plan, driver, pool, ledger, work.folder, work.progress);
+      stages.run_rounds();
       pool.retire();
       journal.sync();
       join(work);
@@ -338,7 +270,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
                             options.shard ? ", shard " + options.shard->text() : ""));
   if (!folder.note().empty()) progress.note(folder.note());
   std::optional<Shard> shard;
-  if (options.shard) shard.emplace(layout, *options.shard, options.wait_hours, progress);
+  if (options.shard) shard.emplace(layout, *options.shard, options.patience, progress);
   const Work work{options, spec, drills, launch, folder, shard ? &*shard : nullptr, end, progress};
   try {
     RunReport report = run_in(work);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "campaign/progress/progress.h"
-#include "campaign/shard/shard_id.h"
+#include "campaign/shard/shards.h"
 
 namespace bitrift::campaign {
 
@@ -21,12 +21,12 @@ struct RunOptions {
                                                   ///< the cores hold
   std::vector<std::string> command;               ///< for the provenance
   std::optional<std::filesystem::path> work_dir;  ///< for private copies; absent: see WorkPlace
-  bool extend = false;               ///< the spec adds draws, strata or arms to that of the folder
-  bool audit = false;                ///< asks whether the script's resume is an uninterrupted training
-  bool ignore_space = false;         ///< starts although the disk looks too small
-  std::optional<double> max_hours;   ///< the deadline of this start, counted from its first moment
-  std::optional<ShardId> shard;      ///< the folder is shared with the drivers of the other shards
-  std::optional<double> wait_hours;  ///< limits the time that it waits for other shards
+  bool extend = false;              ///< the spec adds draws, strata or arms to that of the folder
+  bool audit = false;               ///< asks whether the script's resume is an uninterrupted training
+  bool ignore_space = false;        ///< starts although the disk looks too small
+  std::optional<double> max_hours;  ///< the deadline of this start, counted from its first moment
+  std::optional<ShardId> shard;     ///< the folder is shared with the drivers of the other shards
+  Patience patience;                ///< with them
 };
 
 struct RunReport {

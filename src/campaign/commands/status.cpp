@@ -12,6 +12,7 @@
 #include "campaign/shard/lease.h"
 #include "campaign/shard/shard_id.h"
 #include "campaign/shard/shard_journals.h"
+#include "campaign/shard/shards.h"
 #include "core/error.h"
 
 namespace bitrift::campaign {
@@ -58,9 +59,11 @@ void add_shards(Status& status, const Layout& layout, int shards, const ShardJou
     if (one.starts > 0) {
       const LeaseHolder holder = read_lease(numbered_folder(folder, one.starts));
       const bool dead = holder.here && !holder.lives;
+      const std::string who =
+          (holder.of.empty() ? "" : "shard " + holder.of + " stands in, ") + holder.text();
       one.state = holder.over ? "ended" + (holder.end.empty() ? "" : ": " + holder.end)
-                  : dead      ? "died: " + holder.text()
-                              : "running: " + holder.text();
+                  : dead      ? "died: " + who
+                              : "running: " + who;
       status.running = status.running || (!holder.over && !dead);
     }
     status.shards.push_back(one);
@@ -70,8 +73,9 @@ void add_shards(Status& status, const Layout& layout, int shards, const ShardJou
   }
 }
 
-void count_shares(Status& status, const Plan& plan, const ShardJournals& journals) {
+void count_shares(Status& status, const Layout& layout, const Plan& plan, const ShardJournals& journals) {
   const auto shards = static_cast<int>(status.shards.size());
+  const std::string preparation = preparation_stage(plan, shards).name;
   for (int index = 1; index <= shards; ++index) {
     const ShardId id{index, shards};
     std::vector<RunKey> share = preparation_of(id, plan);
@@ -79,10 +83,12 @@ void count_shares(Status& status, const Plan& plan, const ShardJournals& journal
       const auto trials = trials_of(id, round);
       share.insert(share.end(), trials.begin(), trials.end());
     }
+    // A stand-in leaves out the runs that would examine the machine of the shard's own driver.
+    const bool prepared = is_marked(layout, id, preparation);
     ShardStatus& one = status.shards[static_cast<std::size_t>(index - 1)];
     one.planned = share.size();
     one.done = static_cast<std::size_t>(std::count_if(share.begin(), share.end(), [&](const RunKey& key) {
-      return journals.find_in(index, key.id) != nullptr;
+      return (prepared && !in_turn(key.kind)) || journals.find_in(index, key.id) != nullptr;
     }));
   }
 }
@@ -125,7 +131,7 @@ Status read_status(const std::filesystem::path& folder) {
       for (auto& row : one->tail.rows().effective()) rows.add(std::move(row));
       status.retracted += one->tail.rows().retracted();
     }
-    count_shares(status, plan, *journals);
+    count_shares(status, layout, plan, *journals);
   } else if (std::filesystem::exists(layout.journal())) {
     rows = read_journal(layout.journal());
     status.retracted = rows.retracted();

@@ -114,20 +114,38 @@ Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& l
 
 Driver::~Driver() { progress_.show(nullptr); }
 
-void Driver::meet(const Stage& stage) {
+ShardId Driver::shard() const {
+  if (shard_ == nullptr) return {};
+  return other_ == nullptr ? shard_->id() : other_->id();
+}
+
+void Driver::finish(const Stage& stage) {
   if (shard_ == nullptr) return;
+  if (other_ != nullptr) return shard_->finish(stage, *other_);
   shard_->finish(stage, ledger_.journal());
-  shard_->meet(stage, [this] { on_tick(); });
-  if (rates_) show_rates();  // the rows of other shards close the gaps between those of this one
+}
+
+std::unique_ptr<StandIn> Driver::meet(const Stage& stage) {
+  if (shard_ == nullptr) return nullptr;
+  auto other = shard_->meet(stage, [this] { on_tick(); });
+  if (!other && rates_) show_rates();  // the rows of other shards close the gaps between those of this one
+  return other;
+}
+
+void Driver::stand_in(StandIn* other) {
+  if (other == nullptr && other_ != nullptr && other_->wanted()) shard_->give_back(*other_);
+  other_ = other;
 }
 
 std::vector<Job> Driver::preparation_jobs() const {
   std::vector<Job> jobs;
   for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
     for (auto& chain : plan_.preparation(arm_name(arm))) {
-      // A chain runs as a whole: its last control shows something only after its canaries.
+      // A chain runs as a whole: its last control shows something only after its canaries. Those of a driver
+      // that stands in have shown that already.
       const auto missing = [&](const RunKey& key) {
-        return takes(shard(), key) && ledger_.find_own(key.id) == nullptr;
+        return takes(shard(), key) && (other_ == nullptr || in_turn(key.kind)) &&
+               ledger().find_own(key.id) == nullptr;
       };
       if (std::any_of(chain.begin(), chain.end(), missing)) jobs.push_back({arm, std::move(chain), 0, {}});
     }
@@ -139,7 +157,7 @@ std::vector<Job> Driver::trial_jobs() const {
   std::vector<Job> jobs;
   for (RunKey& key : trials_of(shard(), plan_.rounds().back())) {
     const std::size_t arm = plan_.spec().arm_index(key.id.arm);
-    if (ledger_.find_own(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
+    if (ledger().find_own(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
   }
   return jobs;
 }
@@ -189,7 +207,7 @@ void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const st
       "arm '{}': a worker's no-flip run no longer equals the golden run; {} rows since its last check are "
       "retracted and run again: {}",
       arm_name(arm), ids.size(), why);
-  ledger_.journal().retract(ids, why);
+  ledger().journal().retract(ids, why);
   progress_.take_back(ids.size());
   for (const RunKey& run : runs) {
     if (rates_) rates_->remove(run.id);
@@ -243,14 +261,14 @@ void Driver::on_run(const Ran& ran) {
   if (kind == TrialKind::control || kind == TrialKind::envelope || kind == TrialKind::held_out)
     check_clean(ran);
   const record::TrialRecord row = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), drills_);
-  if (const record::TrialRecord* known = ledger_.find(row.id)) {
+  if (const record::TrialRecord* known = ledger().find(row.id)) {
     if (const auto difference = journal_difference({*known}, {row})) {
       throw Misbehaviour("a run that was repeated differs from its row: " + *difference +
                          folder_.environment_hint());
     }
-    if (ledger_.find_own(row.id) != nullptr) return;
+    if (ledger().find_own(row.id) != nullptr) return;
   }
-  ledger_.journal().append(row);
+  ledger().journal().append(row);
   if (rates_) rates_->add(row);
   progress_.advance();
 }
@@ -274,11 +292,18 @@ void Driver::on_slow_start(const std::string& text) { progress_.note(text); }
 
 void Driver::on_tick() {
   ledger_.journal().sync_if_due();
+  if (other_ != nullptr) other_->ledger().journal().sync_if_due();
   incident_file_.sync_if_due();
   check_bases();
   progress_.tick();
   InterruptGuard::check();
   if (shard_ != nullptr) shard_->check_held();
+  if (other_ != nullptr && other_->lost()) {
+    fail(ErrorCode::busy,
+         "shard {}: this process, which stood in for it, sent no heartbeat for too long, and another process "
+         "has replaced it; no row is lost",
+         other_->id().text());
+  }
   if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,9 +45,16 @@ class Driver : public PoolObserver {
   /// last round of the plan.
   [[nodiscard]] std::vector<Job> preparation_jobs() const;
   [[nodiscard]] std::vector<Job> trial_jobs() const;
-  [[nodiscard]] ShardId shard() const { return shard_ == nullptr ? ShardId{} : shard_->id(); }
-  /// Returns when all shards have finished a stage, as this one has.
-  void meet(const Stage& stage);
+  /// The shard whose runs these are: its own, unless it stands in for another.
+  [[nodiscard]] ShardId shard() const;
+  /// Declares that the runs of that shard are finished.
+  void finish(const Stage& stage);
+  [[nodiscard]] bool has_finished(const Stage& stage) const { return shard_ && shard_->has_finished(stage); }
+  /// Returns nullptr when all shards have finished a stage, as this one has; or a stand-in for one that has
+  /// no driver.
+  [[nodiscard]] std::unique_ptr<StandIn> meet(const Stage& stage);
+  /// From then on runs are those of that shard; nullptr: its own again.
+  void stand_in(StandIn* other);
   [[nodiscard]] std::size_t incidents() const noexcept { return incidents_; }
 
   record::TrialSpec expand(const RunKey& key) override;
@@ -68,6 +76,7 @@ class Driver : public PoolObserver {
 
  private:
   [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return plan_.spec().arms[arm].name; }
+  [[nodiscard]] Ledger& ledger() const { return other_ == nullptr ? ledger_ : other_->ledger(); }
   void check_clean(const Ran& ran);
   void check_golden(std::size_t arm, int order, const record::RunResult& result, const std::string& what);
   void check_bases();
@@ -77,6 +86,7 @@ class Driver : public PoolObserver {
   const Plan& plan_;
   Ledger& ledger_;
   Shard* shard_;
+  StandIn* other_ = nullptr;  // the shard for which it stands in
   Progress& progress_;
   std::vector<BaseWatch> watches_;  // one per base
   Controls controls_;

@@ -82,8 +82,8 @@ ProcessState look_at(int pid) {
   return state;
 }
 
-std::string lease_text(const std::string& since, const std::string& token, const std::string& end,
-                       std::uint64_t beats, bool over) {
+std::string lease_text(const std::string& since, const std::string& token, const std::string& of,
+                       const std::string& end, std::uint64_t beats, bool over) {
   const Json value = {{"host", host_name()},
                       {"pid", getpid()},
                       {"started", look_at(getpid()).started},
@@ -91,6 +91,7 @@ std::string lease_text(const std::string& since, const std::string& token, const
                       {"namespace", process_namespace()},
                       {"since", since},
                       {"token", token},
+                      {"of", of},
                       {"beats", beats},
                       {"over", over},
                       {"end", end}};
@@ -115,6 +116,7 @@ LeaseHolder read_lease(const std::filesystem::path& numbered) {
     holder.pid = value.at("pid").get<int>();
     holder.since = value.at("since").get<std::string>();
     holder.end = value.at("end").get<std::string>();
+    holder.of = value.value("of", "");  // missing in folders of earlier versions
     holder.over = value.at("over").get<bool>();
     const std::string boot = boot_id();
     holder.here = !boot.empty() && value.at("boot") == boot && value.at("namespace") == process_namespace();
@@ -145,13 +147,15 @@ int last_lease(const std::filesystem::path& folder) {
   return last;
 }
 
-Lease::Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token)
+Lease::Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token,
+             std::string of)
     : parent_(std::move(parent)),
       folder_(numbered_folder(parent_, number)),
       number_(number),
       times_(times),
       since_(std::move(since)),
       token_(std::move(token)),
+      of_(std::move(of)),
       fd_(open_file(folder_ / lease_file, O_WRONLY)) {
   thread_ = std::thread([this] { beat_until_over(); });
 }
@@ -182,7 +186,7 @@ void Lease::beat_until_over() {
 }
 
 void Lease::write(bool over) {
-  const std::string text = lease_text(since_, token_, end_, beats_, over);
+  const std::string text = lease_text(since_, token_, of_, end_, beats_, over);
   // A heartbeat that cannot be written is skipped; another process may then take over, which loses no row.
   try {
     write_at(fd_, text.data(), text.size(), 0, folder_ / lease_file);
@@ -192,8 +196,8 @@ void Lease::write(bool over) {
   }
 }
 
-LeaseTaker::LeaseTaker(std::filesystem::path folder, LeaseTimes times)
-    : folder_(std::move(folder)), times_(times) {
+LeaseTaker::LeaseTaker(std::filesystem::path folder, LeaseTimes times, std::string of)
+    : folder_(std::move(folder)), times_(times), of_(std::move(of)) {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", folder_.string(), error.message());
@@ -222,7 +226,7 @@ std::unique_ptr<Lease> LeaseTaker::try_take() {
   if (!is_free(last)) return nullptr;
   const std::string since = record::utc_now();
   const std::string token = random_token();
-  const std::string text = lease_text(since, token, "", 0, false);
+  const std::string text = lease_text(since, token, of_, "", 0, false);
   std::string draft = (folder_ / ".start-XXXXXX").string();
   if (mkdtemp(draft.data()) == nullptr) {
     fail(ErrorCode::io, "{}: cannot make a folder in it: {}", folder_.string(), errno_text(errno));
@@ -243,7 +247,7 @@ std::unique_ptr<Lease> LeaseTaker::try_take() {
     if (holder_.raw != text) return nullptr;
   }
   sync_folder_of(target);
-  return std::unique_ptr<Lease>(new Lease(folder_, last + 1, times_, since, token));
+  return std::unique_ptr<Lease>(new Lease(folder_, last + 1, times_, since, token, of_));
 }
 
 }  // namespace bitrift::campaign

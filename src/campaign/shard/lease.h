@@ -26,6 +26,7 @@ struct LeaseHolder {
   int pid = 0;
   std::string since;  ///< UTC
   std::string end;    ///< how it ended, in its own words; "" while it is running
+  std::string of;     ///< whose driver it is, if it stands in: "1/3"; "" if the lease is its own
   bool over = false;
   bool here = false;   ///< whether it is on this machine, so that its process can be checked
   bool lives = false;  ///< only where `here`
@@ -59,14 +60,15 @@ class Lease {
 
  private:
   friend class LeaseTaker;
-  Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token);
+  Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token,
+        std::string of);
   void beat_until_over();
   void write(bool over);
 
   std::filesystem::path parent_, folder_;
   int number_;
   LeaseTimes times_;
-  std::string since_, token_, end_;
+  std::string since_, token_, of_, end_;
   FileDescriptor fd_;
   std::uint64_t beats_ = 0;
   std::atomic<bool> lost_ = false;
@@ -79,7 +81,8 @@ class Lease {
 /// Tries to take the next lease of a folder, again and again.
 class LeaseTaker {
  public:
-  explicit LeaseTaker(std::filesystem::path folder, LeaseTimes times = {});
+  /// of: what LeaseHolder::of will say.
+  explicit LeaseTaker(std::filesystem::path folder, LeaseTimes times = {}, std::string of = "");
   /// The next lease, or nullptr while the last one is or may be held: its process runs on this machine, or it
   /// is on another machine and has not been silent for long enough. Throws Error(io).
   [[nodiscard]] std::unique_ptr<Lease> try_take();
@@ -93,6 +96,7 @@ class LeaseTaker {
 
   std::filesystem::path folder_;
   LeaseTimes times_;
+  std::string of_;
   LeaseHolder holder_;
   bool alive_ = false;
   int seen_number_ = 0;

@@ -79,11 +79,12 @@ ShardId parse_shard(const std::string& text) {
   return {*index, *count};
 }
 
+bool in_turn(record::TrialKind kind) {
+  return kind != record::TrialKind::control && kind != record::TrialKind::canary;
+}
+
 bool takes(const ShardId& shard, const RunKey& key) {
-  using record::TrialKind;
-  const bool in_turn =
-      key.kind == TrialKind::envelope || key.kind == TrialKind::held_out || key.kind == TrialKind::jitter;
-  if (!in_turn) return true;
+  if (!in_turn(key.kind)) return true;
   const auto count = static_cast<std::uint64_t>(shard.count);
   return key.id.draw % count == static_cast<std::uint64_t>(shard.index - 1);
 }

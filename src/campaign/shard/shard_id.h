@@ -23,8 +23,10 @@ struct ShardId {
 /// _MAX, _STEP, _COUNT). Throws Error(bad_input).
 [[nodiscard]] ShardId parse_shard(const std::string& text);
 
-/// Whether a run of the preparation belongs to this shard: envelope, held-out and jitter runs are taken in
-/// turn; everything else (controls, canaries) runs in each shard.
+/// Whether the shards take runs of this kind in turn: trials, envelope, held-out and jitter runs. Everything
+/// else (controls, canaries) runs in each shard, to examine its machine.
+[[nodiscard]] bool in_turn(record::TrialKind kind);
+/// Whether a run of the preparation belongs to this shard.
 [[nodiscard]] bool takes(const ShardId& shard, const RunKey& key);
 /// The runs of the preparation that are this shard's, of all arms.
 [[nodiscard]] std::vector<RunKey> preparation_of(const ShardId& shard, const Plan& plan);

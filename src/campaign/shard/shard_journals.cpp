@@ -58,18 +58,19 @@ std::filesystem::path shard_folder(const std::filesystem::path& shards, int inde
   return shards / ShardId{index, count}.folder();
 }
 
-ShardJournals::ShardJournals(std::filesystem::path folder, int shards, std::string without)
-    : folder_(std::move(folder)), shards_(shards), without_(std::move(without)) {}
+ShardJournals::ShardJournals(std::filesystem::path folder, int shards)
+    : folder_(std::move(folder)), shards_(shards) {}
 
 void ShardJournals::refresh() {
+  std::set<std::pair<int, int>> known;
+  for (const auto& one : starts_) known.emplace(one->shard, one->start);
   for (int shard = 1; shard <= shards_; ++shard) {
     const auto place = shard_folder(folder_, shard, shards_);
-    int known = 0;
-    for (const auto& one : starts_) known = one->shard == shard ? std::max(known, one->start) : known;
-    for (int start = known + 1; start <= last_lease(place); ++start) {
+    const int last = last_lease(place);
+    for (int start = 1; start <= last; ++start) {
       const auto folder = numbered_folder(place, start);
       const std::string name = place.filename().string() + "/" + folder.filename().string();
-      if (name == without_) continue;
+      if (known.contains({shard, start}) || without_.contains(name)) continue;
       starts_.push_back(std::make_unique<StartJournal>(
           StartJournal{shard, start, name, JournalTail(folder / "trials.jsonl")}));
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,8 +62,12 @@ struct StartJournal {
 /// All starts of all shards.
 class ShardJournals {
  public:
-  /// folder: DIR/shards. without: the name of a start to leave out, "2-of-3/0004"; "" for none.
-  ShardJournals(std::filesystem::path folder, int shards, std::string without = "");
+  /// folder: DIR/shards.
+  ShardJournals(std::filesystem::path folder, int shards);
+  /// Ignores a start, "2-of-3/0004", that this process writes itself; until read_again(). Call it before the
+  /// start's first row.
+  void leave_out(const std::string& name) { without_.insert(name); }
+  void read_again(const std::string& name) { without_.erase(name); }
   /// Finds new starts and reads their new lines. Throws Error(io).
   void refresh();
   /// Effective row of an id, in any journal or in those of one shard (from 1); nullptr when there is none.
@@ -79,7 +84,7 @@ class ShardJournals {
  private:
   std::filesystem::path folder_;
   int shards_;
-  std::string without_;
+  std::set<std::string> without_;
   std::vector<std::unique_ptr<StartJournal>> starts_;  // sorted by shard and start
 };
 

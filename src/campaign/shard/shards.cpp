@@ -1,16 +1,15 @@
 #include "campaign/shard/shards.h"
 
+#include <algorithm>
 #include <chrono>
-#include <set>
+#include <map>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "campaign/folder/numeric_environment.h"
-#include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/plan.h"
-#include "campaign/worker/scratch.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "record/provenance.h"
@@ -31,8 +30,7 @@ Stage stage_of(std::string name, std::string words, int shards,
                const std::function<std::vector<RunKey>(const ShardId&)>& share) {
   Stage stage{std::move(name), std::move(words), {}};
   for (int index = 1; index <= shards; ++index) {
-    std::vector<record::TrialId>& runs = stage.runs.emplace_back();
-    for (RunKey& key : share({index, shards})) runs.push_back(std::move(key.id));
+    stage.runs.push_back(share({index, shards}));
   }
   return stage;
 }
@@ -57,6 +55,20 @@ class Pause {
   std::chrono::milliseconds length_ = 20ms;
 };
 
+std::filesystem::path marker(const Layout& layout, const ShardId& shard, const std::string& stage) {
+  return shard_folder(layout.shards(), shard.index, shard.count) / "done" / (stage + ".json");
+}
+
+std::string waits_for(const LeaseHolder& holder, const ShardId& id, const LeaseTimes& times) {
+  if (!holder.of.empty()) {
+    return fmt::format(
+        "shard {}: the driver of shard {} stands in ({}): waiting until it hands the shard over", id.text(),
+        holder.of, holder.text());
+  }
+  return fmt::format("shard {}: its last driver ({}) did not record its end: waiting {} s for its heartbeat",
+                     id.text(), holder.text(), times.silence / 1s);
+}
+
 // When the next line about waiting is due.
 class Words {
  public:
@@ -71,6 +83,10 @@ class Words {
 };
 
 }  // namespace
+
+bool is_marked(const Layout& layout, const ShardId& shard, const std::string& stage) {
+  return std::filesystem::exists(marker(layout, shard, stage));
+}
 
 // The last look at a shard.
 struct Shard::Watch {
@@ -94,26 +110,22 @@ Stage round_stage(const record::Round& round, int shards) {
                   [&](const ShardId& shard) { return trials_of(shard, round); });
 }
 
-Shard::Shard(const Layout& layout, const ShardId& id, std::optional<double> wait_hours, Progress& progress)
+Shard::Shard(const Layout& layout, const ShardId& id, const Patience& patience, Progress& progress)
     : layout_(layout),
       id_(id),
-      wait_hours_(wait_hours),
+      patience_(patience),
       progress_(progress),
-      journals_(layout.shards(), id.count) {
+      journals_(layout.shards(), id.count),
+      vacancies_(layout.shards(), id, patience.stand_in_after) {
   take({});
-  journals_ =
-      ShardJournals(layout.shards(), id.count, id.folder() + "/" + lease_->folder().filename().string());
+  journals_.leave_out(start_name(lease_->folder()));
   journals_.refresh();
   for (const auto& one : journals_.starts()) {
     if (one->shard == id.index && !one->tail.problem().empty())
       fail(ErrorCode::bad_file, "{}", one->tail.problem());
   }
-  // Earlier starts are over; their private copies of the base would pile up.
+  remove_earlier_work(*lease_);  // it would pile up
   std::error_code ignored;
-  for (int start = 1; start < lease_->number(); ++start) {
-    remove_work(DriverPlace{numbered_folder(scratch_root(), start)}.work());
-  }
-  remove_scratch_of(scratch_root());
   for (const auto& folder : {place().work(), place().root / "logs", scratch_root() / "done"}) {
     std::filesystem::create_directories(folder, ignored);
   }
@@ -124,21 +136,24 @@ Shard::~Shard() = default;
 void Shard::take(const LeaseTimes& times) {
   const auto folder = shard_folder(layout_.shards(), id_.index, id_.count);
   LeaseTaker taker(folder, times);
+  const auto wanted = wanted_file(folder);
   bool said = false;
   Pause pause;
   while (!(lease_ = taker.try_take())) {
-    if (taker.alive()) {
+    if (!taker.holder().of.empty()) {
+      replace_text(wanted, "");
+    } else if (taker.alive()) {
       fail(ErrorCode::busy,
            "{}: another `bitrift campaign run` is running shard {} ({}); wait for it or stop it",
            layout_.root.string(), id_.text(), taker.holder().text());
     }
     if (!std::exchange(said, true)) {
-      progress_.note(
-          fmt::format("shard {}: its last driver ({}) did not record its end: waiting {} s for its heartbeat",
-                      id_.text(), taker.holder().text(), times.silence / 1s));
+      progress_.note(waits_for(taker.holder(), id_, times));
     }
     pause([] { InterruptGuard::check(); });
   }
+  std::error_code ignored;
+  std::filesystem::remove(wanted, ignored);
 }
 
 void Shard::check_held() const {
@@ -168,10 +183,10 @@ void Shard::prepare_bases(Folder& folder, const std::function<void()>& make) {
     }
     if (words.due()) progress_.note("waiting for the base, made by " + taker.holder().text());
     const std::chrono::duration<double, std::ratio<3600>> waited = Clock::now() - began;
-    if (wait_hours_ && waited.count() > *wait_hours_) {
+    if (patience_.wait_hours && waited.count() > *patience_.wait_hours) {
       fail(ErrorCode::busy,
            "shard {}: waited {:g} h for the base, made by {}; run the same command to resume", id_.text(),
-           *wait_hours_, taker.holder().text());
+           *patience_.wait_hours, taker.holder().text());
     }
     pause([] { InterruptGuard::check(); });
   }
@@ -239,20 +254,25 @@ std::string Shard::origins(std::size_t arm, int order) const {
       known ? known->origin : "another shard", own_origin());
 }
 
-std::filesystem::path Shard::marker(int shard, const Stage& stage) const {
-  return shard_folder(layout_.shards(), shard, id_.count) / "done" / (stage.name + ".json");
+void Shard::publish(const Stage& stage, int shard, const std::filesystem::path& own_journal) {
+  Json bytes = Json::object();
+  for (const auto& one : journals_.starts()) {
+    if (one->shard == shard) bytes[one->name] = one->tail.bytes();
+  }
+  bytes[start_name(own_journal.parent_path())] = std::filesystem::file_size(own_journal);
+  // A marker of an earlier start stays valid: what it promised is still true.
+  const auto path = marker(layout_, {shard, id_.count}, stage.name);
+  static_cast<void>(publish_text(path, Json{{"journals", bytes}}.dump(2) + "\n"));
 }
 
 void Shard::finish(const Stage& stage, Journal& own) {
   own.sync();
-  Json bytes = Json::object();
-  for (const auto& one : journals_.starts()) {
-    if (one->shard == id_.index) bytes[one->name] = one->tail.bytes();
-  }
-  const std::string name = id_.folder() + "/" + lease_->folder().filename().string();
-  bytes[name] = std::filesystem::file_size(place().journal());
-  // A marker of an earlier start stays valid: what it promised is still true.
-  static_cast<void>(publish_text(marker(id_.index, stage), Json{{"journals", bytes}}.dump(2) + "\n"));
+  publish(stage, id_.index, place().journal());
+}
+
+void Shard::finish(const Stage& stage, StandIn& other) {
+  other.ledger().journal().sync();
+  publish(stage, other.id().index, other.place().journal());
 }
 
 // Whether a shard's marker exists, its journals can be read as far as the marker says, and no row is missing.
@@ -260,7 +280,7 @@ bool Shard::is_through(int shard, const Stage& stage, Watch& watch) const {
   const std::uint64_t bytes = journals_.bytes_of(shard);
   if (bytes != watch.bytes) watch.changed = Clock::now();
   watch.bytes = bytes;
-  const auto path = marker(shard, stage);
+  const auto path = marker(layout_, {shard, id_.count}, stage.name);
   watch.marked = std::filesystem::exists(path);
   if (!watch.marked) return false;
   const Json promised = record::parse_file(path).value.value("journals", Json::object());
@@ -276,17 +296,18 @@ bool Shard::is_through(int shard, const Stage& stage, Watch& watch) const {
     if (Clock::now() - watch.damaged_since > unreadable) fail(ErrorCode::bad_file, "{}", damage);
     return false;
   }
-  for (const record::TrialId& id : stage.runs.at(static_cast<std::size_t>(shard - 1))) {
-    if (journals_.find_in(shard, id) == nullptr) return false;
-  }
-  return true;
+  const auto& runs = stage.runs.at(static_cast<std::size_t>(shard - 1));
+  // A stand-in has examined its own machine, not that of a driver which may never come.
+  return std::all_of(runs.begin(), runs.end(), [&](const RunKey& run) {
+    return !in_turn(run.kind) || journals_.find_in(shard, run.id) != nullptr;
+  });
 }
 
 std::string Shard::account(int shard, const Stage& stage, const Watch& watch) const {
   const ShardId id{shard, id_.count};
   const auto& runs = stage.runs.at(static_cast<std::size_t>(shard - 1));
   std::size_t missing = 0;
-  for (const record::TrialId& run : runs) missing += journals_.find_in(shard, run) == nullptr ? 1 : 0;
+  for (const RunKey& run : runs) missing += journals_.find_in(shard, run.id) == nullptr ? 1 : 0;
   std::string text = fmt::format("shard {}: {} of its {} rows of {} are missing", id.text(), missing,
                                  runs.size(), stage.words);
   if (missing == 0)
@@ -294,15 +315,41 @@ std::string Shard::account(int shard, const Stage& stage, const Watch& watch) co
   text += fmt::format(", no new row for {}", minutes(Clock::now() - watch.changed));
   const auto folder = shard_folder(layout_.shards(), shard, id_.count);
   const int last = last_lease(folder);
-  if (last == 0) return text + fmt::format("; it was never started: run it with --shard {}", id.text());
+  if (last == 0) {
+    return text + fmt::format(
+                      "; it was never started: another shard stands in after {:g} s, or run it with "
+                      "--shard {}",
+                      patience_.stand_in_after.count(), id.text());
+  }
   const LeaseHolder holder = read_lease(numbered_folder(folder, last));
   if (holder.over) {
     return text + fmt::format("; its last start ended{}{}", holder.end.empty() ? "" : ": ", holder.end);
   }
-  return text + fmt::format("; {}{}", holder.text(), holder.here && !holder.lives ? ", which died" : "");
+  const std::string who =
+      holder.of.empty() ? "" : fmt::format("the driver of shard {} stands in, ", holder.of);
+  return text +
+         fmt::format("; {}{}{}", who, holder.text(), holder.here && !holder.lives ? ", which died" : "");
 }
 
-void Shard::meet(const Stage& stage, const std::function<void()>& tick) {
+// The first of the missing shards, counted from the own one, that has no driver.
+std::unique_ptr<StandIn> Shard::stand_in(const std::set<int>& missing) {
+  for (int step = 1; step < id_.count; ++step) {
+    const int shard = (id_.index - 1 + step) % id_.count + 1;
+    if (!missing.contains(shard)) continue;
+    const auto damaged = [&](const auto& one) { return one->shard == shard && !one->tail.problem().empty(); };
+    if (std::any_of(journals_.starts().begin(), journals_.starts().end(), damaged)) continue;
+    auto lease = vacancies_.try_take(shard);
+    if (!lease) continue;
+    const ShardId id{shard, id_.count};
+    progress_.note(fmt::format("shard {} has no driver: standing in for it", id.text()));
+    auto other = std::make_unique<StandIn>(std::move(lease), id, journals_);
+    journals_.refresh();  // all that earlier starts wrote before they ended
+    return other;
+  }
+  return nullptr;
+}
+
+std::unique_ptr<StandIn> Shard::meet(const Stage& stage, const std::function<void()>& tick) {
   std::set<int> missing;
   std::map<int, Watch> watches;
   for (int shard = 1; shard <= id_.count; ++shard) {
@@ -313,11 +360,12 @@ void Shard::meet(const Stage& stage, const std::function<void()>& tick) {
   while (true) {
     journals_.refresh();
     std::erase_if(missing, [&](int shard) { return is_through(shard, stage, watches[shard]); });
-    if (missing.empty()) return;
+    if (missing.empty()) return nullptr;
+    if (auto other = stand_in(missing)) return other;
     Clock::time_point last_news{};
     for (const int shard : missing) last_news = std::max(last_news, watches[shard].changed);
     const std::chrono::duration<double, std::ratio<3600>> silent = Clock::now() - last_news;
-    const bool over = wait_hours_ && silent.count() > *wait_hours_;
+    const bool over = patience_.wait_hours && silent.count() > *patience_.wait_hours;
     if (over || words.due()) {
       constexpr std::size_t most_lines = 5;
       std::size_t lines = 0;
@@ -332,7 +380,7 @@ void Shard::meet(const Stage& stage, const std::function<void()>& tick) {
       fail(ErrorCode::busy,
            "shard {}: waited {:g} h for shard {}; start the missing shards, then run the same command to "
            "resume",
-           id_.text(), *wait_hours_, fmt::join(missing, ", "));
+           id_.text(), *patience_.wait_hours, fmt::join(missing, ", "));
     }
     pause(tick);
   }

@@ -187,7 +187,7 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
     said = [line for line in ends[1].stderr.splitlines() if line.startswith("waiting for")]
     assert len(said) == 1
     assert "shard 3/3: 34 of its 34 rows of the preparation are missing" in said[0]
-    assert "it was never started: run it with --shard 3/3" in said[0]
+    assert "it was never started: another shard stands in after 30 s, or run it with --shard 3/3" in said[0]
     assert read_rows(folder) == reference.rows
 
 

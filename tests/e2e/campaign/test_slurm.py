@@ -87,6 +87,32 @@ def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_dri
     assert read_rows(folder, check_crc=True) == reference.rows
 
 
+def test_array_of_which_one_task_runs_at_a_time(slurm, reference, study):
+    folder = study.place / "throttled"
+    job = submit(slurm, study, "1-4%1", folder, "--stand-in-after", "1", seconds="0")
+    tasks = [f"{job}_{task}" for task in range(1, 5)]
+    wait_until(lambda: [slurm.state(task) for task in tasks] == ["COMPLETED"] * 4, timeout=90)
+    assert "shard 2/4 has no driver: standing in for it" in log_of(study, 1)
+    assert read_rows(folder, check_crc=True) == reference.rows
+
+
+@pytest.mark.thorough
+def test_tasks_in_any_number_and_at_any_time_give_the_same_rows(slurm, reference, study):
+    """Three tasks for four shards; one goes back to the queue, one is cancelled, the fourth joins late."""
+    folder = study.place / "any"
+    job = submit(slurm, study, "1-4", folder, "--stand-in-after", "2", seconds="0.05")
+    slurm.run("scontrol", "hold", f"{job}_4")
+    wait_until(lambda: all(rows_of(folder, shard) >= 3 for shard in (1, 2, 3)))
+    slurm.run("scontrol", "requeue", f"{job}_1")
+    slurm.run("scancel", f"{job}_2")
+    wait_until(lambda: "shard 4/4 has no driver" in log_of(study, 3))
+    slurm.run("scontrol", "release", f"{job}_4")
+    tasks = [f"{job}_{task}" for task in (1, 3, 4)]
+    wait_until(lambda: [slurm.state(task) for task in tasks] == ["COMPLETED"] * 3, timeout=120)
+    assert slurm.state(f"{job}_2") == "CANCELLED"
+    assert read_rows(folder, check_crc=True) == reference.rows
+
+
 def test_ranks_that_srun_starts_give_the_same_rows(slurm, reference, study):
     launch = "srun --overlap --ntasks=1 {command}"
     study.spec.write_text(json.dumps(STUDY_SPEC | {"worker": {"launch": launch}}))

@@ -124,7 +124,8 @@ TEST(ShardJournals, FindsStartsThatComeLaterAndLeavesItsOwnOut) {
   append(journal_of(place.path(), 1, 1), line(row("a", "s", 0)));
   append(journal_of(place.path(), 2, 1), line(row("a", "s", 1)));
   append(journal_of(place.path(), 2, 2), line(row("a", "s", 2)));
-  ShardJournals journals(place.path(), 3, "2-of-3/0002");
+  ShardJournals journals(place.path(), 3);
+  journals.leave_out("2-of-3/0002");
   journals.refresh();
   EXPECT_EQ(journals.starts().size(), 2U);
   EXPECT_EQ(journals.find({"a", "s", 2}), nullptr);
@@ -149,7 +150,8 @@ TEST(Ledger, KnowsItsOwnRowsFromThoseOfOthers) {
   const TemporaryFolder place;
   append(journal_of(place.path(), 1, 1), line(row("a", "control", 0, record::TrialKind::control)));
   append(journal_of(place.path(), 2, 1), line(row("a", "s", 1)));
-  ShardJournals others(place.path(), 3, "2-of-3/0002");
+  ShardJournals others(place.path(), 3);
+  others.leave_out("2-of-3/0002");
   others.refresh();
   Journal own(place / "own.jsonl");
   Ledger ledger(own, &others, 2);

@@ -1,8 +1,11 @@
 #include "campaign/shard/shards.h"
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -22,28 +25,30 @@ using tests::error_of;
 
 constexpr const char* still_waiting = "still waiting";
 
+RunKey trial(std::uint64_t draw) { return {record::TrialKind::trial, {"a", "s", draw}}; }
+
 // Two shards of a stage of two trials, one each.
 class TwoShards : public ::testing::Test {
  protected:
   [[nodiscard]] Layout layout() const { return {place_.path()}; }
-  [[nodiscard]] static Stage stage() { return {"round-0000", "round 0", {{{"a", "s", 0}}, {{"a", "s", 1}}}}; }
+  [[nodiscard]] static Stage stage() { return {"round-0000", "round 0", {{trial(0)}, {trial(1)}}}; }
 
   /// What meet() ends with when nobody comes: it waits, or the error.
   std::string meeting(Shard& shard, int ticks = 4) {
     try {
-      shard.meet(stage(), [&] {
+      const auto other = shard.meet(stage(), [&] {
         if (ticks-- == 0) throw std::runtime_error(still_waiting);
       });
+      return other ? "stands in for " + other->id().text() : "met";
     } catch (const std::exception& end) {
       return end.what();
     }
-    return "met";
   }
 
   TemporaryFolder place_;
   Progress progress_;
-  Shard one_{layout(), {1, 2}, std::nullopt, progress_};
-  Shard two_{layout(), {2, 2}, std::nullopt, progress_};
+  Shard one_{layout(), {1, 2}, {}, progress_};
+  Shard two_{layout(), {2, 2}, {}, progress_};
 };
 
 TEST_F(TwoShards, RowsWithoutAMarkerAreNotCountedForTheyMayBeTakenBack) {
@@ -90,9 +95,16 @@ TEST_F(TwoShards, WaitsUntilAllThatTheMarkerPromisesCanBeRead) {
 
 TEST_F(TwoShards, SecondDriverOfAShardIsRefused) {
   EXPECT_THAT(error_of([&] {
-                Shard(layout(), {2, 2}, std::nullopt, progress_);
+                Shard(layout(), {2, 2}, {}, progress_);
               }),
               HasSubstr("another `bitrift campaign run` is running shard 2/2 (host "));
+}
+
+TEST_F(TwoShards, NobodyStandsInForAShardWithADriver) {
+  Journal first(one_.place().journal());
+  first.append(row("a", "s", 0));
+  one_.finish(stage(), first);
+  EXPECT_EQ(meeting(one_, 40), still_waiting);
 }
 
 TEST_F(TwoShards, DriverWhosePlaceWasTakenStops) {
@@ -119,26 +131,120 @@ TEST_F(TwoShards, FirstGoldenRunIsThatOfAll) {
   EXPECT_TRUE(std::filesystem::exists(layout().shards() / "golden-0000-order-0001.json"));
 }
 
+class OneOfTwo : public ::testing::Test {
+ protected:
+  /// The first shard has finished its part of the stage; the second has no driver.
+  OneOfTwo() {
+    Journal own(one_.place().journal());
+    own.append(row("a", "s", 0));
+    one_.finish(stage_, own);
+  }
+  std::unique_ptr<StandIn> meet() {
+    return one_.meet(stage_, [] {});
+  }
+
+  TemporaryFolder place_;
+  Progress progress_;
+  Layout layout_{place_.path()};
+  Stage stage_{"round-0000", "round 0", {{trial(0)}, {trial(1)}}};
+  Shard one_{layout_, {1, 2}, {{}, std::chrono::duration<double>(0.05)}, progress_};
+};
+
+TEST_F(OneOfTwo, StandsInAndFinishesTheStageOfAShardThatNeverStarted) {
+  {
+    const auto other = meet();
+    ASSERT_TRUE(other);
+    EXPECT_EQ(other->id(), (ShardId{2, 2}));
+    EXPECT_EQ(other->place().root.parent_path().filename(), "2-of-2");
+    EXPECT_EQ(read_lease(other->place().root).of, "1/2");
+    other->ledger().journal().append(row("a", "s", 1));
+    EXPECT_NE(other->ledger().find_own({"a", "s", 1}), nullptr);
+    one_.finish(stage_, *other);
+  }
+  EXPECT_FALSE(meet()) << "all shards have finished";
+  EXPECT_NE(one_.others().find_in(2, {"a", "s", 1}), nullptr);
+  EXPECT_TRUE(is_marked(layout_, {2, 2}, "round-0000"));
+}
+
+TEST_F(OneOfTwo, RowsOfAStandInThatDidNotFinishAreKept) {
+  meet()->ledger().journal().append(row("a", "s", 1));
+  const auto again = meet();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->place().root.filename(), "0002");
+  EXPECT_NE(again->ledger().find_own({"a", "s", 1}), nullptr);
+  EXPECT_FALSE(is_marked(layout_, {2, 2}, "round-0000"));
+}
+
+TEST_F(OneOfTwo, RetractionOfAStandInCounts) {
+  const auto other = meet();
+  other->ledger().journal().append(row("a", "s", 1));
+  other->ledger().journal().retract({"a/s/1"}, "a check failed");
+  EXPECT_EQ(other->ledger().find({"a", "s", 1}), nullptr);
+}
+
+TEST_F(OneOfTwo, OwnDriverAsksForItsShardAndGetsIt) {
+  auto other = meet();
+  std::atomic<bool> started = false;
+  std::thread late([&] {
+    Progress silent;
+    const Shard two(layout_, {2, 2}, {}, silent);
+    started = true;
+    while (started) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  EXPECT_TRUE(tests::wait_until([&] { return other->wanted(); }));
+  EXPECT_FALSE(started);
+  one_.give_back(*other);
+  other.reset();
+  EXPECT_TRUE(tests::wait_until([&] { return started.load(); }));
+  EXPECT_FALSE(std::filesystem::exists(wanted_file(layout_.shards() / "2-of-2")));
+  started = false;
+  late.join();
+}
+
+TEST_F(OneOfTwo, DamagedJournalOfTheOtherShardIsLeftToItsDriver) {
+  {
+    Shard two(layout_, {2, 2}, {}, progress_);
+    std::ofstream(two.place().journal()) << "rubbish\n";
+  }
+  int ticks = 40;
+  EXPECT_THROW(static_cast<void>(one_.meet(stage_,
+                                           [&] {
+                                             if (ticks-- == 0) throw std::runtime_error(still_waiting);
+                                           })),
+               std::runtime_error);
+}
+
+TEST_F(OneOfTwo, ControlsAndCanariesAreNotAwaitedFromAStandIn) {
+  stage_.runs[1].push_back({record::TrialKind::control, {"a", "control", 0}});
+  stage_.runs[1].push_back({record::TrialKind::canary, {"a", "canary:nan", 0}});
+  {
+    const auto other = meet();
+    other->ledger().journal().append(row("a", "s", 1));
+    one_.finish(stage_, *other);
+  }
+  EXPECT_FALSE(meet());
+}
+
 TEST(Shard, WaitHoursEndInVainWithTheNameOfTheMissingOne) {
   const TemporaryFolder place;
   Progress progress;
-  Shard one(Layout{place.path()}, {1, 2}, 0.1 / 3600, progress);
+  Shard one(Layout{place.path()}, {1, 2}, {0.1 / 3600}, progress);
   Journal own(one.place().journal());
-  const Stage stage{"round-0000", "round 0", {{}, {{"a", "s", 1}}}};
+  const Stage stage{"round-0000", "round 0", {{}, {trial(1)}}};
   one.finish(stage, own);
-  EXPECT_THAT(error_of([&] { one.meet(stage, [] {}); }),
+  EXPECT_THAT(error_of([&] { static_cast<void>(one.meet(stage, [] {})); }),
               HasSubstr("h for shard 2; start the missing shards"));
 }
 
 TEST(Shard, NextStartKnowsTheRowsOfTheOneBefore) {
   const TemporaryFolder place;
   Progress progress;
-  const Stage stage{"round-0000", "round 0", {{{"a", "s", 0}}}};
+  const Stage stage{"round-0000", "round 0", {{trial(0)}}};
   {
-    Shard first(Layout{place.path()}, {1, 1}, std::nullopt, progress);
+    Shard first(Layout{place.path()}, {1, 1}, {}, progress);
     Journal(first.place().journal()).append(row("a", "s", 0));
   }
-  Shard second(Layout{place.path()}, {1, 1}, std::nullopt, progress);
+  Shard second(Layout{place.path()}, {1, 1}, {}, progress);
   EXPECT_EQ(second.place().root.filename(), "0002");
   EXPECT_NE(second.others().find_in(1, {"a", "s", 0}), nullptr);
 }
@@ -147,11 +253,11 @@ TEST(Shard, DamagedJournalOfAnEarlierStartIsRefused) {
   const TemporaryFolder place;
   Progress progress;
   {
-    Shard first(Layout{place.path()}, {1, 2}, std::nullopt, progress);
+    Shard first(Layout{place.path()}, {1, 2}, {}, progress);
     std::ofstream(first.place().journal()) << "rubbish\n";
   }
   EXPECT_THAT(error_of([&] {
-                Shard(Layout{place.path()}, {1, 2}, std::nullopt, progress);
+                Shard(Layout{place.path()}, {1, 2}, {}, progress);
               }),
               HasSubstr("1-of-2/0001/trials.jsonl:1: "));
 }
