@@ -1,4 +1,4 @@
-"""Shards without a driver, whose parts the drivers of other shards run (docs/campaign.md, "Shards without a driver")."""
+"""Shards without a driver, whose parts other drivers run (docs/campaign.md, "Shards without a driver")."""
 
 from __future__ import annotations
 
