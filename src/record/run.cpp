@@ -16,6 +16,7 @@ constexpr std::tuple result_keys = {
     Key{"test_targets", &RunResult::test_targets},
     Key{"nonfinite_step", &RunResult::nonfinite_step},
     Key{"returned_step", &RunResult::returned_step},
+    Key{"left_undone", &RunResult::left_undone},
     Key{"nonfinite_state", &RunResult::nonfinite_state},
     Key{"final_digest", &RunResult::final_digest},
     Key{"replica_digests", &RunResult::replica_digests},

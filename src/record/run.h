@@ -133,6 +133,9 @@ struct RunResult {
       nonfinite_step;                         ///< steps taken when the first non-finite loss or metric showed
   std::optional<std::int64_t> returned_step;  ///< steps after which the state was seen to equal the golden
                                               ///< run's; what follows is taken from that run
+  /// If the run was asked to end early: the steps that were left to do, or the epochs if their number was
+  /// given, of which the one in progress counts. Not in rows.
+  std::optional<std::int64_t> left_undone = {};
   bool nonfinite_state = false;  ///< some parameter, buffer or optimizer value is NaN or Inf at the end
   std::string final_digest;      ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
   std::vector<std::string> replica_digests;  ///< one per replica

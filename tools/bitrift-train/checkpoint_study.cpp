@@ -46,7 +46,7 @@ int checkpoint_study(const StudyArguments& arguments) {
       report = study::run_study(options, progress);
     } catch (const campaign::Interrupted& end) {
       progress.note(fmt::format("bitrift-train: {}", end.what()));
-      return 2;
+      return end.exit_code();
     } catch (const campaign::Misbehaviour& problem) {
       progress.note(fmt::format("bitrift-train: {}", problem.what()));
       progress.note(fmt::format("bitrift-train: {}: canaries misbehave, so no outcome can be trusted",

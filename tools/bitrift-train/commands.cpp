@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -18,6 +19,7 @@
 #include "core/log.h"
 #include "dataset/dataset.h"
 #include "launch/launch.h"
+#include "launch/preemption.h"
 #include "mpi/environment.h"
 #include "mpi/survivors.h"
 #include "planned_world.h"
@@ -105,7 +107,16 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
   };
 }
 
-int exit_code_of(const record::RunResult& result) { return result.status == record::RunStatus::done ? 0 : 1; }
+int exit_code_of(const record::RunResult& result) {
+  if (result.status != record::RunStatus::done) return 1;
+  return result.left_undone ? EX_TEMPFAIL : 0;
+}
+
+void say_left(const Arguments& arguments, std::int64_t step, std::int64_t left,
+              const std::filesystem::path& file) {
+  spdlog::warn("asked to end early: saved step {} in {}; resume it with --{} {}", step, file.string(),
+               arguments.steps ? "steps" : "epochs", left);
+}
 
 // On one rank. step: of the whole training.
 void tell_result(const Arguments& arguments, const Plan& plan, const train::RunOptions& options,
@@ -116,6 +127,7 @@ void tell_result(const Arguments& arguments, const Plan& plan, const train::RunO
   warn_of_alarms(result);
   if (options.clock) saved.on_the_way = options.clock->report();
   report(arguments, plan.parallel, result, saved);
+  if (result.left_undone) say_left(arguments, step, *result.left_undone, saved.file);
   if (!done) {
     complain(fmt::format("training stopped: {}; {}", result.detail,
                          saved.on_the_way ? "the last checkpoint on the way is kept" : "nothing was saved"));
@@ -188,6 +200,10 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   if (plan.recovery.in_place()) {
     options.report = tell;
     options.reported = exit_code_left;
+  }
+  if (!arguments.output.empty()) {
+    options.asked_to_leave = [] { return preempted() || asked_by_driver(); };
+    leave_when_preempted(!mpi::started_by_launcher());
   }
   // A process that joins finds the training begun.
   if (!mpi::is_spawned() && mpi::all_agree(trainer.everyone(), true)) say_begun();

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "launch/launch.h"
+#include "launch/preemption.h"
 #include "mpi/survivors.h"
 #include "relaunch.h"
 #include "train/run/trainer.h"
@@ -34,13 +35,13 @@ void check_writable(const std::filesystem::path& path, const char* option) {
   return mpi::is_spawned() ? FileDescriptor() : plan.output.hold(again);
 }
 
-// What mpirun must be told so that the run survives a failure.
-std::vector<std::string> launcher_options(const Plan& plan, bool watches) {
+// What mpirun must be told so that the run survives a failure. soon: the driver's watch notices stopped ranks
+// after a time that the user chose.
+std::vector<std::string> launcher_options(const Plan& plan, bool soon) {
   if (!plan.recovery.in_place()) return {};
   const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
                                  [](const auto& kill) { return kill.how == record::Ending::stop; });
-  // The driver's watch notices stopped ranks, too.
-  return mpi::survival_options(stops && !watches);
+  return mpi::survival_options(stops && !soon);
 }
 
 }  // namespace
@@ -110,14 +111,16 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
     if (plan->parallel.ranks > 1) {
       lock.close();  // rank 0 takes it
       const int ranks = plan->parallel.ranks + plan->recovery.spares;
-      const std::vector<std::string> options =
-          launcher_options(*plan, arguments.recovery.detect_hang.has_value());
+      const std::vector<std::string> options = launcher_options(*plan, arguments.recovery.detect_hang.has_value());
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
+      const Job job{.ranks = ranks,
+                    .options = options,
+                    .arguments = arguments.words,
+                    .longest_silence = arguments.recovery.detect_hang.value_or(0),
+                    .may_leave = !arguments.output.empty()};
       plan.reset();
-      const double limit = arguments.recovery.detect_hang.value_or(0);
-      if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output, limit);
+      if (relaunches) return run_with_relaunches(job, arguments.output);
       const bool survives = !options.empty();
-      const Job job{ranks, options, arguments.words, limit};
       const JobEnd end = survives ? run_until_begun(job) : run_mpirun(job);
       if (end.launcher_signal != 0) {
         complain(
@@ -133,6 +136,12 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
       if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
       return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
     }
+  }
+  // The driver asks no rank before all have begun, and a rank that joins must not end by itself.
+  if (launched_by_us() || mpi::is_spawned()) {
+    leave_when_preempted(false);
+  } else {
+    end_when_preempted();
   }
   return in_world([&](mpi::Environment& environment) {
     if (!plan && planning.prepare) planning.prepare(&environment.world());

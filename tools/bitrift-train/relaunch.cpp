@@ -72,21 +72,19 @@ std::filesystem::path ledger_folder() {
   return named == nullptr ? "" : named;
 }
 
-int run_with_relaunches(int ranks, const std::vector<std::string>& words, const std::filesystem::path& output,
-                        double longest_silence) {
+int run_with_relaunches(Job job, const std::filesystem::path& output) {
   const TemporaryFolder folder("bitrift-relaunch");
   ::setenv(note_variable, (folder.path() / "note").c_str(), 1);
   ::setenv(ledger_variable, folder.path().c_str(), 1);
-  std::vector<std::string> next = words;
+  const std::vector<std::string> words = job.arguments;
   auto known = last_file(output);
   std::int64_t reached = -1;
   while (true) {
-    const JobEnd end =
-        run_mpirun({.ranks = ranks, .options = {}, .arguments = next, .longest_silence = longest_silence});
+    const JobEnd end = run_mpirun(job);
     // A rank that was lost after the result was told has changed nothing.
     if (!end.lost) return end.word.value_or(end.code);
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
-    next = without_kills(words);
+    job.arguments = without_kills(words);
     const auto now = last_file(output);
     const bool has_file = now && (now != known || reached > 0);
     const std::int64_t step = has_file ? train::integer_in(ckpt::Reader(now->path), "progress/step", 0) : 0;
@@ -97,9 +95,9 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words, const 
     reached = step;
     known = now;
     if (has_file) {
-      next.insert(next.end(), {"--relaunched", now->path.string()});
+      job.arguments.insert(job.arguments.end(), {"--relaunched", now->path.string()});
     } else {
-      next.emplace_back("--relaunched-from-start");
+      job.arguments.emplace_back("--relaunched-from-start");
     }
     spdlog::warn("a rank was lost; launching the job again from {}",
                  has_file ? fmt::format("step {} in {}", step, now->path.string()) : "the start");

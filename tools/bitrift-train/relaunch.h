@@ -5,18 +5,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "launch/launch.h"
 #include "record/recovery.h"
 
 namespace bitrift::cli {
 
-/// Runs the job, and again for as long as it loses a rank and then comes further than the time before. words:
-/// of the command line; each new start gets `--relaunched FILE` where the job wrote a checkpoint to `output`,
-/// a file or a folder, else `--relaunched-from-start`, and none of the kills. longest_silence: see Job.
-/// Returns the exit code.
-[[nodiscard]] int run_with_relaunches(int ranks, const std::vector<std::string>& words,
-                                      const std::filesystem::path& output, double longest_silence);
+/// Runs the job, and again for as long as it loses a rank and then comes further than the time before. Each
+/// new start gets `--relaunched FILE` where the job wrote a checkpoint to `output`, a file or a folder, else
+/// `--relaunched-from-start`, and none of the kills. Returns the exit code.
+[[nodiscard]] int run_with_relaunches(Job job, const std::filesystem::path& output);
 
 /// In a process of a job that was launched again: from what. checkpoint: "" where it starts from where the
 /// run began.

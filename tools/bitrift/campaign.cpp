@@ -84,7 +84,7 @@ int run_spec(RunArguments arguments) {
       report = campaign::run_campaign(arguments.options, progress);
     } catch (const campaign::Interrupted& end) {
       progress.note(fmt::format("bitrift: {}", end.what()));
-      return 2;
+      return end.exit_code();
     }
   }
   if (!report.problems.empty()) {
@@ -173,7 +173,7 @@ int replay(const std::string& folder, const std::string& id, const std::string& 
     return 1;
   } catch (const campaign::Interrupted& end) {
     fmt::print(stderr, "bitrift: {}\n", end.what());
-    return 2;
+    return end.exit_code();
   }
   if (json) {
     const Json difference = replay.difference ? Json(*replay.difference) : Json();

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -20,6 +21,7 @@
 #include "launch/hang_watch.h"
 #include "launch/local_ranks.h"
 #include "launch/own_memory.h"
+#include "launch/preemption.h"
 #include "mpi/environment.h"
 
 namespace bitrift::cli {
@@ -32,17 +34,24 @@ constexpr const char* segment_notes = "segments";  // in the folder of a job
 constexpr int killed_by_signal = 128;              // plus the signal: the exit code of mpirun
 
 std::atomic<int> interrupted_by = 0;  // the signal
+std::atomic<int> preempted_by = 0;    // SIGTERM or SIGUSR1
+bool ranks_are_asked = false;         // to leave, and those of later starts are, too
 static_assert(std::atomic<int>::is_always_lock_free);
 
-/// What is ignored stays ignored, as under nohup.
-void notice_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    if (std::signal(signal, [](int which) { interrupted_by = which; }) == SIG_IGN)
-      std::signal(signal, SIG_IGN);
-  }
+void notice_signals(const Job& job) {
+  const auto interrupt = [](int which) { interrupted_by = which; };
+  const auto preempt = [](int which) { preempted_by = which; };
+  handle_unless_ignored(SIGINT, interrupt);
+  handle_unless_ignored(SIGHUP, interrupt);
+  if (job.may_leave) handle_unless_ignored(SIGUSR1, preempt);
+  handle_unless_ignored(SIGTERM, job.may_leave ? static_cast<void (*)(int)>(preempt) : interrupt);
 }
 
 JobEnd interrupted_end(int signal, bool began) {
+  if (signal == SIGUSR1) {
+    spdlog::error("ended by SIGUSR1 before there was anything to save; start it again");
+    return {EX_TEMPFAIL, false, began};
+  }
   const char* const name = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
   spdlog::error("ended by {} before the run was over", name);
   return {128 + signal, false, began};
@@ -86,11 +95,15 @@ Command mpirun_command(const Job& job, bool exit_codes_are_mine) {
 
 // Places in the file that ranks leave their words in. A byte that nobody wrote is 0; a file that ends before
 // it has no word there.
-enum class Word : off_t { begun, exit_code };
+enum class Word : off_t { begun, leave, exit_code };
 
 std::optional<char> read_word(int file, Word word) {
   char byte = 0;
   return ::pread(file, &byte, 1, static_cast<off_t>(word)) == 1 ? std::optional(byte) : std::nullopt;
+}
+
+void write_word(int file, Word word, char byte) noexcept {
+  [[maybe_unused]] const ssize_t written = ::pwrite(file, &byte, 1, static_cast<off_t>(word));
 }
 
 // The driver's file, for a rank. Nothing where run_mpirun did not start the job, or did so on another
@@ -103,8 +116,7 @@ FileDescriptor words(int flags) noexcept {
 
 void leave_word(Word word, char byte) noexcept {
   const FileDescriptor file = words(O_WRONLY);
-  if (!file) return;
-  [[maybe_unused]] const ssize_t written = ::pwrite(file.get(), &byte, 1, static_cast<off_t>(word));
+  if (file) write_word(file.get(), word, byte);
 }
 
 }  // namespace
@@ -132,11 +144,17 @@ std::optional<ExitStatus> end_of(Subprocess& mpirun, int words, LocalRanks& rank
   constexpr auto arrival = std::chrono::seconds(5);
   const auto began = clock::now();
   std::optional<clock::time_point> lost;
+  if (ranks_are_asked) write_word(words, Word::leave, 1);
   while (true) {
     const bool starts = !said(Word::begun);
     const bool arrive =
         ranks.seen().size() < static_cast<std::size_t>(job.ranks) && clock::now() - began < arrival;
     std::optional<ExitStatus> ended = mpirun.wait(!starts ? 0.2 : arrive ? 0.001 : 0.02);
+    if (!ended && preempted_by != 0 && !ranks_are_asked) {
+      if (starts) interrupted_by = preempted_by.load();
+      ranks_are_asked = !starts;
+      if (ranks_are_asked) write_word(words, Word::leave, 1);
+    }
     if (!ended && interrupted_by != 0) ended = mpirun.terminate(5);
     if (ended) return ended;
     const bool gone = ranks.look();
@@ -165,7 +183,7 @@ JobEnd run_mpirun(const Job& job) {
   command.environment[exit_code_variable] = place;
   HangWatch hangs(job.longest_silence);
   command.environment[pulse_variable] = hangs.place();
-  notice_signals();
+  notice_signals(job);
   const bool survives = !job.options.empty();
   std::optional<ExitStatus> ended;
   try {
@@ -184,7 +202,8 @@ JobEnd run_mpirun(const Job& job) {
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
-  if (!code) return {3, true, began, {}, status.signal};
+  // A SIGTERM to all processes of a job ends the ranks, too, before they can save.
+  if (!code) return {preempted_by == SIGTERM ? 128 + SIGTERM : 3, true, began, {}, status.signal};
   if (*code == 0 && status.code > killed_by_signal) {
     spdlog::warn("a rank was lost after the result was complete, which changes nothing");
     return {0, false, began, *code};
@@ -213,6 +232,11 @@ bool launched_by_us() noexcept { return std::getenv(exit_code_variable) != nullp
 bool exit_code_left() noexcept {
   const FileDescriptor file = words(O_RDONLY);
   return file && read_word(file.get(), Word::exit_code).has_value();
+}
+
+bool asked_by_driver() noexcept {
+  static const FileDescriptor file = words(O_RDONLY);
+  return file && read_word(file.get(), Word::leave).value_or(0) != 0;
 }
 
 void say_begun() noexcept { leave_word(Word::begun, 1); }

@@ -23,6 +23,7 @@ struct Job {
   std::vector<std::string> options;
   std::vector<std::string> arguments;  ///< of this program
   double longest_silence = 0;          ///< seconds, see HangWatch; 0: without limit
+  bool may_leave = false;              ///< once they have begun, ranks save and end when they are asked to
 };
 
 /// Replaces this process by mpirun. Nobody watches the ranks. Throws Error(not_found) when there is no
@@ -31,7 +32,9 @@ struct Job {
 
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
 /// when the ranks ended otherwise. SIGINT, SIGTERM and SIGHUP end the child: the code is
-/// then 128 + the signal, as a shell would say, and a line names it.
+/// then 128 + the signal, as a shell would say, and a line names it. Where the ranks may leave, SIGTERM and
+/// SIGUSR1 ask them to instead (asked_by_driver); SIGUSR1 before they begin ends the child, with the code
+/// EX_TEMPFAIL.
 [[nodiscard]] JobEnd run_mpirun(const Job& job);
 
 /// How often run_until_begun() starts the ranks.
@@ -51,6 +54,9 @@ void leave_exit_code(int code) noexcept;
 /// The word of a rank to run_mpirun that all ranks have met and hold their state: from here on, they recover
 /// by themselves.
 void say_begun() noexcept;
+/// Whether run_mpirun asks the ranks to save and end. It cannot ask those on other machines, but one is
+/// enough.
+[[nodiscard]] bool asked_by_driver() noexcept;
 /// Whether run_mpirun started this rank.
 [[nodiscard]] bool launched_by_us() noexcept;
 /// The rank's side of Job::longest_silence.

@@ -73,10 +73,10 @@ ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log
     if (const auto status = child.wait(0.1)) return *status;
     cut_log(log);
     if (!InterruptGuard::raised()) continue;
-    child.terminate(5);  // with SIGTERM first: its launcher has ranks to end
+    child.terminate(5, SIGINT);  // its launcher has ranks to end, and an unfinished base is of no use
     InterruptGuard::check();
   }
-  child.terminate(5);
+  child.terminate(5, SIGINT);
   fail(ErrorCode::io,
        "training the base took more than {} h: train it with `bitrift-train train` and name it as "
        "base.checkpoint; log: {}",

@@ -4,17 +4,22 @@
 #include <cstddef>
 
 #include <signal.h>
+#include <sysexits.h>
 
 namespace bitrift::campaign {
 namespace {
 
-constexpr std::array<int, 3> caught = {SIGINT, SIGTERM, SIGHUP};
-volatile sig_atomic_t flag = 0;
+constexpr std::array<int, 4> caught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+volatile sig_atomic_t flag = 0;  // the last signal
 std::array<struct sigaction, caught.size()> previous;
 
-void raise_flag(int /*signal*/) { flag = 1; }
+void raise_flag(int signal) { flag = signal; }
 
 }  // namespace
+
+Interrupted::Interrupted(int signal)
+    : std::runtime_error("interrupted; run the same command to resume"),
+      exit_code_(signal == SIGTERM || signal == SIGUSR1 ? EX_TEMPFAIL : 2) {}
 
 InterruptGuard::InterruptGuard() {
   flag = 0;
@@ -32,7 +37,7 @@ InterruptGuard::~InterruptGuard() {
 bool InterruptGuard::raised() noexcept { return flag != 0; }
 
 void InterruptGuard::check() {
-  if (raised()) throw Interrupted();
+  if (raised()) throw Interrupted(flag);
 }
 
 }  // namespace bitrift::campaign

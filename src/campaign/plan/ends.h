@@ -21,10 +21,15 @@ class Misbehaviour : public std::runtime_error {
   std::vector<std::string> problems_;
 };
 
-/// SIGINT, SIGTERM or SIGHUP arrived; the same command resumes. Exit code 2.
+/// A signal arrived; the same command resumes. Exit code 2 after SIGINT and SIGHUP. After SIGTERM and
+/// SIGUSR1, by which a machine is taken away, EX_TEMPFAIL, for job scripts.
 class Interrupted : public std::runtime_error {
  public:
-  Interrupted() : std::runtime_error("interrupted; run the same command to resume") {}
+  explicit Interrupted(int signal);
+  [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  int exit_code_;
 };
 
 /// The hours of --max-hours are over; the same command resumes. Exit code 0.

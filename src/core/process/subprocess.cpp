@@ -153,8 +153,8 @@ void Subprocess::signal_group(int signal) noexcept {
   if (pid_ > 0) ::kill(-pid_, signal);
 }
 
-ExitStatus Subprocess::terminate(double grace_seconds) {
-  if (!poll()) signal_group(SIGTERM);
+ExitStatus Subprocess::terminate(double grace_seconds, int first) {
+  if (!poll()) signal_group(first);
   if (!wait(grace_seconds)) signal_group(SIGKILL);
   const auto status = wait();
   signal_group(SIGKILL);  // processes that the leader left in its group

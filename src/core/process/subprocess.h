@@ -1,6 +1,7 @@
 // A child process group that never outlives its parent.
 #pragma once
 
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -47,8 +48,8 @@ class Subprocess {
   std::optional<ExitStatus> wait(double seconds = -1);
   /// Sends a signal to the whole group; no error when it is gone.
   void signal_group(int signal) noexcept;
-  /// SIGTERM, `grace` seconds later SIGKILL to the group; returns once the child is reaped.
-  ExitStatus terminate(double grace_seconds);
+  /// The first signal, `grace` seconds later SIGKILL to the group; returns once the child is reaped.
+  ExitStatus terminate(double grace_seconds, int first = SIGTERM);
 
  private:
   pid_t pid_ = -1;

@@ -17,7 +17,7 @@ ExitStatus run_to_end(const Command& command) {
   std::optional<ExitStatus> status;
   while (!(status = child.wait(0.1))) {
     if (!campaign::InterruptGuard::raised()) continue;
-    child.terminate(5);  // with SIGTERM first: a launcher has ranks to end
+    child.terminate(5, SIGINT);  // a launcher has ranks to end
     campaign::InterruptGuard::check();
   }
   return *status;

@@ -159,9 +159,9 @@ std::vector<Tally> Strategy::gradients(const StepInput& step) {
 void Strategy::send_buffers() { broadcast_tensors(buffers_, layout_.peers, layout_.holders[0]); }
 
 // Every rank sends right answers, targets and losses of each replica that it computes (those of last stages
-// count), whether its gradients are bad, and their norms. A double holds all exactly.
-Decision Strategy::decide(const std::vector<Tally>& tallies, bool bad_gradient,
-                          const std::vector<double>& mine) {
+// count), its yes and no as bits of one number, and the norms of its gradients. A double holds all exactly.
+Decision Strategy::decide(const std::vector<Tally>& tallies, const Vote& mine) {
+  constexpr unsigned bad_bit = 1, leave_bit = 2;
   const auto losses = static_cast<std::size_t>(micro_batches_);
   const std::size_t block = losses + 2, most = static_cast<std::size_t>(layout_.map.most_on_a_rank());
   const std::size_t norms =
@@ -174,9 +174,9 @@ Decision Strategy::decide(const std::vector<Tally>& tallies, bool bad_gradient,
     std::copy(tallies[i].losses.begin(), tallies[i].losses.end(),
               row.begin() + static_cast<std::ptrdiff_t>(i * block + 2));
   }
-  row[most * block] = bad_gradient ? 1 : 0;
+  row[most * block] = (mine.bad_gradient ? bad_bit : 0U) | (mine.leave ? leave_bit : 0U);
   if (norms > 0)
-    std::copy(mine.begin(), mine.end(), row.begin() + static_cast<std::ptrdiff_t>(width - norms));
+    std::copy(mine.norms.begin(), mine.norms.end(), row.begin() + static_cast<std::ptrdiff_t>(width - norms));
   const auto ranks = static_cast<std::size_t>(layout_.world.size());
   std::vector<double> all(width * ranks);
   layout_.world.allgather_equal(row.data(), width * sizeof(double), all.data());
@@ -191,8 +191,11 @@ Decision Strategy::decide(const std::vector<Tally>& tallies, bool bad_gradient,
     for (std::size_t m = 0; m < losses; ++m) batch.loss += at[2 + m];
   }
   batch.loss /= static_cast<double>(losses * static_cast<std::size_t>(layout_.replica_count()));
+  unsigned votes = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank)
-    decision.bad_gradient = decision.bad_gradient || all[rank * width + most * block] != 0;
+    votes |= static_cast<unsigned>(all[rank * width + most * block]);
+  decision.bad_gradient = (votes & bad_bit) != 0;
+  decision.leave = (votes & leave_bit) != 0;
   for (int stage = 0; norms > 0 && stage < layout_.stages(); ++stage) {
     const auto rank = static_cast<std::size_t>(layout_.map.host(layout_.replica(), stage));
     const double* at = all.data() + (rank + 1) * width - norms;

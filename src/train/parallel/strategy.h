@@ -44,13 +44,20 @@ struct TestResult {
 struct Decision {
   BatchResult batch;
   bool bad_gradient = false;  ///< whether on some rank, see LossScaler
+  bool leave = false;         ///< whether some rank was asked to end the run early
   std::vector<double> norms;  ///< of this replica's gradients by stage, then tensor; empty unless exchanged
 };
 constexpr auto keys_of(std::type_identity<Decision>) {
   using record::Key;
   return std::tuple(Key{"batch", &Decision::batch}, Key{"bad_gradient", &Decision::bad_gradient},
-                    Key{"norms", &Decision::norms});
+                    Key{"leave", &Decision::leave}, Key{"norms", &Decision::norms});
 }
+
+/// What a rank itself knows of a step before the decision.
+struct Vote {
+  bool bad_gradient = false, leave = false;
+  std::vector<double> norms = {};  ///< of its gradients by tensor; empty unless exchanged
+};
 
 /// The settings from which a strategy is made.
 struct StrategyOptions {
@@ -72,10 +79,8 @@ class Strategy {
   /// replica's own under horovod. Gradients must be undefined before the call. Collective. The tallies are of
   /// the replicas that this rank computes, for decide().
   [[nodiscard]] std::vector<Tally> gradients(const StepInput& step);
-  /// One collective. mine: norms of this rank's gradients by tensor. When it returns on one rank, every rank
-  /// has called it.
-  [[nodiscard]] Decision decide(const std::vector<Tally>& tallies, bool bad_gradient,
-                                const std::vector<double>& mine);
+  /// One collective. When it returns on one rank, every rank has called it.
+  [[nodiscard]] Decision decide(const std::vector<Tally>& tallies, const Vote& mine);
   /// The whole test set in evaluation mode, by replica, the same on all ranks. Collective.
   [[nodiscard]] std::vector<TestResult> evaluate();
 

@@ -25,15 +25,15 @@ struct StepMade {
   std::int64_t epoch = 0;
   double learning_rate = 0, loss = 0;
   std::int64_t correct = 0;
-  bool stopped = false, epoch_ended = false;
+  bool stopped = false, leave = false, epoch_ended = false;
   record::Evaluation training = {};  ///< metrics of the epoch so far
 };
 constexpr auto keys_of(std::type_identity<StepMade>) {
   using record::Key;
   return std::tuple(Key{"epoch", &StepMade::epoch}, Key{"learning_rate", &StepMade::learning_rate},
                     Key{"loss", &StepMade::loss}, Key{"correct", &StepMade::correct},
-                    Key{"stopped", &StepMade::stopped}, Key{"epoch_ended", &StepMade::epoch_ended},
-                    Key{"training", &StepMade::training});
+                    Key{"stopped", &StepMade::stopped}, Key{"leave", &StepMade::leave},
+                    Key{"epoch_ended", &StepMade::epoch_ended}, Key{"training", &StepMade::training});
 }
 
 /// The progress of a run. A rank that joins the run copies this as a whole.

@@ -90,9 +90,15 @@ bool Loop::done() const {
                         : progress().epoch - run_.first_epoch >= options_.epochs;
 }
 
-// After a step or an epoch's evaluation. A run that ends within an epoch is evaluated once more.
-Next Loop::next_part() const {
-  if (!done()) return Next::step;
+// After a step or an epoch's evaluation. A run that ends within an epoch is evaluated once more, unless it
+// was asked to leave.
+Next Loop::next_part() {
+  if (!done()) {
+    if (!run_.last.leave) return Next::step;
+    run_.result.left_undone = options_.steps ? *options_.steps - run_.result.steps
+                                             : run_.first_epoch + options_.epochs - progress().epoch;
+    return Next::finish;
+  }
   return progress().cursor != 0 ? Next::evaluate : Next::finish;
 }
 
@@ -120,7 +126,8 @@ void Loop::step() {
   learning_rate_ = progress().learning_rate;
   // The cost of the training itself, with or without bitrift: everything else is the cost of the harness.
   const double before = run_.result.seconds;
-  const StepResult made = timed([&] { return state_.step(batch); });
+  const bool leave = options_.asked_to_leave && options_.asked_to_leave();
+  const StepResult made = timed([&] { return state_.step(batch, leave); });
   state_.links.failures.took(run_.result.seconds - before);
   commit(made);
 }
@@ -132,7 +139,8 @@ void Loop::commit(const StepResult& outcome) {
                .learning_rate = learning_rate_,
                .loss = loss,
                .correct = outcome.batch.correct,
-               .stopped = outcome.stopped};
+               .stopped = outcome.stopped,
+               .leave = outcome.leave};
   run_.result.last_loss = record::hex_float(loss);
   run_.at = {run_.at.commits + 1, Next::look};
   note_redone();

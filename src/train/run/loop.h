@@ -29,7 +29,7 @@ class Loop {
  private:
   void advance();
   [[nodiscard]] bool done() const;
-  [[nodiscard]] Next next_part() const;
+  [[nodiscard]] Next next_part();
 
   void step();
   void commit(const StepResult& outcome);

@@ -63,6 +63,9 @@ struct RunOptions : Terms {
   bool choose_interval = false;
   std::function<void()> save = {};          ///< at the end of a run that is done; collective over the same
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
+  /// Whether this rank was asked to end the run after the step in progress, as if it had its last step there,
+  /// but without a last evaluation (see RunResult::left_undone). One rank is enough. Local.
+  std::function<bool()> asked_to_leave = {};
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
   /// Tells the result to the caller's caller. In a team that may lose members one rank calls this after the
   /// save, and another one if that rank dies before it has. Empty: the result is told after the run.

@@ -189,7 +189,7 @@ void TrainerState::undo_step() {
   begun_ = prepared_ = false;
 }
 
-StepResult TrainerState::step(std::span<const std::int64_t> batch) {
+StepResult TrainerState::step(std::span<const std::int64_t> batch, bool leave) {
   begin_step();
   session().drop_gradients();
   const Progress& progress = session().progress;
@@ -203,9 +203,10 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch) {
   const std::vector<Tally> tallies = strategy().gradients(input);
   const auto& parameters = session().optimizer().parameters();
   const bool bad = scaler.active() && !scaler.unscale(parameters, progress);
-  const std::vector<double> norms = exchanges_norms() ? tensor_norms(parameters) : std::vector<double>();
+  Vote mine{.bad_gradient = bad, .leave = leave};
+  if (exchanges_norms()) mine.norms = tensor_norms(parameters);
   prepared_ = true;
-  const Decision decision = strategy().decide(tallies, bad, norms);
+  const Decision decision = strategy().decide(tallies, mine);
   // A step that is computed again by fewer chips adds up in another order. So either all take this one, or
   // none: the winner of a race must not affect the bits.
   if (mesh && team.may_lose() && recovery.kind == record::RecoveryKind::shrink) stand_together();
@@ -223,7 +224,7 @@ StepResult TrainerState::apply(const Decision& decision) {
   settled_ = -1;
   last_decision_ = decision;
   Progress& progress = session().progress;
-  StepResult result{.batch = decision.batch};
+  StepResult result{.batch = decision.batch, .leave = decision.leave};
   guards.see_loss(decision.batch.loss, progress);
   if (!std::isfinite(decision.batch.loss) && !scaler.dynamic()) {
     result.stopped = true;

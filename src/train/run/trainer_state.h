@@ -36,6 +36,7 @@ namespace bitrift::train {
 struct StepResult {
   BatchResult batch;
   bool stopped = false;  ///< the loss is not finite and loss scaling does not excuse it: nothing was updated
+  bool leave = false;    ///< some rank was asked to end the run early
 };
 
 /// The session, and the objects that work on it. Everything but the session is fixed for the life of the
@@ -77,9 +78,9 @@ struct TrainerState {
   [[nodiscard]] std::int64_t total_steps() const { return steps_per_epoch() * spec.epochs; }
   /// Samples of the batch that is next. Valid until the next call.
   [[nodiscard]] std::span<const std::int64_t> next_batch();
-  /// Forward, backward and, when the loss is finite, the update; counts the step. Collective up to the
-  /// decision, local after it.
-  StepResult step(std::span<const std::int64_t> batch);
+  /// Forward, backward and, when the loss is finite, the update; counts the step. leave: this rank was asked
+  /// to end the run early. Collective up to the decision, local after it.
+  StepResult step(std::span<const std::int64_t> batch, bool leave);
   /// The collective part after a step, which may have stopped the run; may be called again for the same step.
   /// The message of the first guard, by rank, that stops the run; "" when the run continues.
   [[nodiscard]] std::string settle(bool stopped);

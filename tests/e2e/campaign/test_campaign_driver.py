@@ -152,13 +152,13 @@ def test_dead_driver_takes_its_workers_along(study):
 
 
 def test_terminated_run_says_how_to_go_on_and_goes_on(reference, study):
-    for name in (signal.SIGINT, signal.SIGTERM):
+    for name, code in ((signal.SIGINT, 2), (signal.SIGTERM, os.EX_TEMPFAIL)):
         driver = study.start("stopped", env={"FAKE_TRAIN_SECONDS": "0.02"})
         lines = journal_lines(study.place / "stopped")
         wait_until(lambda lines=lines: journal_lines(study.place / "stopped") > lines + 3)
         driver.process.send_signal(name)
         ended = driver.finish(20)
-        assert ended.returncode == 2
+        assert ended.returncode == code
         assert ended.stderr.splitlines()[-1] == "bitrift: interrupted; run the same command to resume"
     assert study.run("stopped").returncode == 0
     assert read_rows(study.place / "stopped") == reference.rows

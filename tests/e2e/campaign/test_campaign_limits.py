@@ -215,8 +215,14 @@ def test_spec_that_changes_while_the_campaign_runs_changes_no_row_and_is_refused
     assert refused.returncode == 2 and "resume.epochs was 2, is now 3" in refused.stderr
 
 
-@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_end_a_driver_with_busy_workers_within_three_seconds(study, name):
+REQUEUE = os.EX_TEMPFAIL  # what a job script requeues on
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [(signal.SIGTERM, REQUEUE), (signal.SIGUSR1, REQUEUE), (signal.SIGINT, 2), (signal.SIGHUP, 2)],
+)
+def test_signals_end_a_driver_with_busy_workers_within_three_seconds(study, name, code):
     note = study.place / "training"
     driver = study.start("busy", "--workers", "4", env={"FAKE_TRAIN_SECONDS": "60", "FAKE_TRAIN_NOTE": str(note)})
     wait_until(lambda: note.exists() and len(driver.ranks()) >= 2 and scratch_folders(study.place / "busy"))
@@ -224,7 +230,7 @@ def test_signals_end_a_driver_with_busy_workers_within_three_seconds(study, name
     driver.process.send_signal(name)
     ended = driver.finish(20)
     assert time.monotonic() - began < 3
-    assert ended.returncode == 2 and "interrupted" in ended.stderr.splitlines()[-1]
+    assert ended.returncode == code and "interrupted" in ended.stderr.splitlines()[-1]
     assert scratch_folders(study.place / "busy") == []
 
 
@@ -235,7 +241,7 @@ def test_signal_while_the_base_is_trained_ends_the_training_too(study):
     driver.process.terminate()
     ended = driver.finish(20)
     assert time.monotonic() - began < 3
-    assert ended.returncode == 2 and "interrupted" in ended.stderr.splitlines()[-1]
+    assert ended.returncode == REQUEUE and "interrupted" in ended.stderr.splitlines()[-1]
     assert study.run("base").returncode == 0
 
 

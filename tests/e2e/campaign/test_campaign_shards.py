@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -211,7 +212,7 @@ def test_waiting_does_not_use_the_processor(study):
     assert ticks() - before < 15  # of 300
     driver.process.send_signal(signal.SIGTERM)
     ended = driver.finish(20)
-    assert ended.returncode == 2
+    assert ended.returncode == os.EX_TEMPFAIL
     assert ended.stderr.splitlines()[-1] == "bitrift: interrupted; run the same command to resume"
     assert "ended: interrupted" in campaign("status", folder).stdout
 

@@ -123,6 +123,38 @@ def test_ranks_that_srun_starts_give_the_same_rows(slurm, reference, study):
     assert read_rows(folder) == reference.rows
 
 
-def test_script_without_arguments_says_how_it_is_called():
-    done = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "usage: sbatch --array=1-N" in done.stderr
+TRAINING = {
+    "model": {"name": "lenet"},
+    "data": {"name": "digits"},
+    "batch_size": 64,
+    "epochs": 150,
+    "seed": 3,
+    "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
+}
+
+
+@pytest.mark.thorough
+def test_training_whose_time_is_up_again_and_again_ends_in_the_same_file(slurm, tmp_path):
+    spec, folder, log = tmp_path / "spec.json", tmp_path / "run", tmp_path / "job.log"
+    spec.write_text(json.dumps(TRAINING))
+    options = ["--parallel", "data", "--ranks", "2", "--checkpoint-every", "300"]
+    program = BIN / "bitrift-train"
+    script = SCRIPT.with_name("train.sbatch")
+    job = slurm.submit(f"--output={log}", "--cpus-per-task=2", script, spec, folder, *options, BITRIFT_TRAIN=program)
+    for times in (1, 2):
+        files = set(folder.glob("*.h5"))
+        wait_until(lambda files=files: slurm.state(job) == "RUNNING" and set(folder.glob("*.h5")) - files, timeout=90)
+        slurm.run("scancel", "--batch", "--signal=USR1", job)
+        wait_until(lambda times=times: log.read_text().count("goes back to the queue") == times, describe=log.read_text)
+    wait_until(lambda: slurm.state(job) == "COMPLETED", timeout=90, describe=log.read_text)
+    assert log.read_text().count("asked to end early: saved step") == 2
+    golden = tmp_path / "golden.h5"
+    command = [program, "train", spec, "-o", golden, *options[:4]]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    assert max(folder.glob("*.h5")).read_bytes() == golden.read_bytes()
+
+
+@pytest.mark.parametrize("script", ["shards.sbatch", "train.sbatch"])
+def test_script_without_arguments_says_how_it_is_called(script):
+    done = subprocess.run([SCRIPT.with_name(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "usage: sbatch" in done.stderr

@@ -18,7 +18,7 @@ Ledger full() {
   ledger.first_epoch = 2;
   ledger.last = {
       .epoch = 2, .learning_rate = 0.1, .loss = 1.0 / 3, .correct = 5, .stopped = true, .epoch_ended = true};
-  ledger.decision = {{0.25, 64, 9}, true, {1.5, 1e-300}};
+  ledger.decision = {{0.25, 64, 9}, true, true, {1.5, 1e-300}};
   ledger.next_look = 20;
   ledger.gap = 4;
   ledger.faults = {{.rank = 1, .step = 30, .phase = record::TrainingPhase::reduce, .point = 2}};
