@@ -9,6 +9,10 @@ namespace {
 
 Pulse* shown = nullptr;
 
+std::int64_t now() noexcept {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 void show_pulse(Pulse& place) noexcept {
@@ -16,10 +20,18 @@ void show_pulse(Pulse& place) noexcept {
   shown = &place;
 }
 
-void beat() noexcept {
+// Only this thread writes, so each value is read and written without further ado.
+void beat(Place place) noexcept {
   if (shown == nullptr) return;
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  shown->beat.store(std::chrono::nanoseconds(now).count(), std::memory_order_relaxed);
+  constexpr auto relaxed = std::memory_order_relaxed;
+  const std::int64_t time = now();
+  if (shown->place.load(relaxed) == Place::step) {
+    const std::int64_t span = time - shown->beat.load(relaxed);
+    if (span > shown->longest.load(relaxed)) shown->longest.store(span, relaxed);
+    shown->spans.store(shown->spans.load(relaxed) + 1, relaxed);
+  }
+  shown->place.store(place, relaxed);
+  shown->beat.store(time, relaxed);
 }
 
 Waiting::Waiting() noexcept {
@@ -29,7 +41,7 @@ Waiting::Waiting() noexcept {
 Waiting::~Waiting() {
   if (shown == nullptr) return;
   // A watcher that sees the end of the wait must not see the old beat.
-  if (shown->beat.load(std::memory_order_relaxed) != 0) beat();
+  if (shown->beat.load(std::memory_order_relaxed) != 0) shown->beat.store(now(), std::memory_order_relaxed);
   shown->waits.fetch_sub(1, std::memory_order_release);
 }
 

@@ -7,19 +7,29 @@
 
 namespace bitrift::mpi {
 
+/// Where a rank is when it makes progress.
+enum class Place : std::int32_t {
+  elsewhere,  ///< in a save, a recovery, ...
+  step,       ///< in a step or an evaluation, whose beats are regular
+  idle,       ///< it has no work, and looks from time to time whether it is needed
+};
+
 /// Lives in memory shared with the watcher. A rank that waits for others makes no progress, but is not stuck.
 struct Pulse {
   std::atomic<std::int32_t> process;  ///< 0: nobody's
   std::atomic<std::int32_t> waits;    ///< calls of MPI that the rank is in; more than 0: it waits for others
+  std::atomic<Place> place;           ///< of the last beat
+  std::atomic<std::int32_t> spans;    ///< times between two beats of which the first was in a step
   std::atomic<std::int64_t> beat;     ///< nanoseconds of the monotonic clock; 0: the training has not begun
+  std::atomic<std::int64_t> longest;  ///< nanoseconds of the longest of the spans, without waiting
 };
-static_assert(std::atomic<std::int32_t>::is_always_lock_free &&
+static_assert(std::atomic<std::int32_t>::is_always_lock_free && std::atomic<Place>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);
 
 /// Begins to show this rank's pulse there, for as long as the process lives.
 void show_pulse(Pulse& place) noexcept;
 /// This rank has made progress. Does nothing if the pulse is not shown.
-void beat() noexcept;
+void beat(Place place) noexcept;
 
 /// Within this scope, the rank waits for others.
 class Waiting {

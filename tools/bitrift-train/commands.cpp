@@ -254,7 +254,8 @@ train::LoadRequest load_request(const Arguments& arguments) {
 void choose_recovery(const Arguments& arguments, Plan& plan) {
   plan.recovery = chosen_recovery(arguments.recovery, plan.parallel);
   plan.kills = chosen_kills(arguments.recovery, plan.parallel);
-  check_watch(arguments.recovery, plan.parallel, launched_by_us() || !mpi::started_by_launcher());
+  plan.hang_limit = chosen_hang_limit(arguments.recovery, plan.recovery.kind, plan.parallel,
+                                      launched_by_us() || !mpi::started_by_launcher());
   plan.links = chosen_links(arguments.links, plan.parallel, plan.recovery.kind);
   if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",

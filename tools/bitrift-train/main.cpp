@@ -53,8 +53,10 @@ constexpr const char* footer =
     "With more than one rank, the program restarts itself under mpirun, unless it already runs under one. "
     "The "
     "environment variable BITRIFT_MPIRUN selects another mpirun.\n"
-    "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, or an alarm), 2 usage or input "
-    "error, 3 internal error in bitrift, 75 asked to end early (SIGTERM, SIGUSR1): saved, resume it; 128 + N "
+    "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, an alarm, or a rank that was "
+    "killed), 2 "
+    "usage or input error, 3 internal error in bitrift, 75 asked to end early (SIGTERM, SIGUSR1): saved, "
+    "resume it; 128 + N "
     "ended by signal N (130 SIGINT)";
 
 std::string with_example(const std::string& command) {

@@ -111,12 +111,12 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
     if (plan->parallel.ranks > 1) {
       lock.close();  // rank 0 takes it
       const int ranks = plan->parallel.ranks + plan->recovery.spares;
-      const std::vector<std::string> options = launcher_options(*plan, arguments.recovery.detect_hang.has_value());
+      const std::vector<std::string> options = launcher_options(*plan, plan->hang_limit.seconds.has_value());
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       const Job job{.ranks = ranks,
                     .options = options,
                     .arguments = arguments.words,
-                    .longest_silence = arguments.recovery.detect_hang.value_or(0),
+                    .hang_limit = plan->hang_limit,
                     .may_leave = !arguments.output.empty()};
       plan.reset();
       if (relaunches) return run_with_relaunches(job, arguments.output);

@@ -29,6 +29,7 @@ struct Plan {
   std::optional<ckpt::Reader> checkpoint = {};  ///< resume
   double opening_seconds = 0;                   ///< of it
   record::RecoverySpec recovery = {};
+  HangLimit hang_limit = {};
   std::vector<record::ProcessFault> kills = {};
   LinkPlan links = {};  ///< each of which exists
   record::CheckpointPolicy checkpoints = {};

@@ -1,5 +1,8 @@
 #include "recovery_options.h"
 
+#include <charconv>
+#include <string>
+
 #include "core/error.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
@@ -40,9 +43,9 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
       ->add_option(
           "--detect-hang", arguments.detect_hang,
           "End a rank that is stopped, or neither makes progress nor waits for others, for longer than this: "
-          "a rank that hangs then counts as one that died (default: ranks are not watched)")
-      ->check(CLI::Range(0.1, 1e6))
-      ->type_name("SECONDS");
+          "a rank that hangs then counts as one that died; auto: 60 s or more, by the measured times; off: "
+          "never (default: auto, with --on-failure none off)")
+      ->type_name("SECONDS|auto|off");
   command->add_option(
       "--kill", arguments.kills,
       "RANK@STEP:PHASE[.POINT][=HOW]: this rank fails in this step of the run (from 1), such as "
@@ -71,8 +74,21 @@ record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const r
   return spec;
 }
 
-void check_watch(const RecoveryArguments& arguments, const record::Parallel& parallel, bool started_here) {
-  if (!arguments.detect_hang) return;
+HangLimit chosen_hang_limit(const RecoveryArguments& arguments, RecoveryKind kind,
+                            const record::Parallel& parallel, bool started_here) {
+  if (!arguments.detect_hang) return {.watches = kind != RecoveryKind::none};
+  const std::string& text = *arguments.detect_hang;
+  if (text == "off") return {};
+  HangLimit limit{.watches = true};
+  if (text != "auto") {
+    constexpr double least = 0.1, most = 1e6;
+    double seconds = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (error != std::errc() || end != text.data() + text.size() || !(seconds >= least && seconds <= most))
+      fail(ErrorCode::bad_input, "--detect-hang {}: expected {} to {:g} seconds, auto or off", text, least,
+           most);
+    limit.seconds = seconds;
+  }
   if (parallel.ranks == 1)
     fail(ErrorCode::bad_input,
          "--detect-hang: a run of one rank is not watched; leave it out, or use timeout(1)");
@@ -80,6 +96,7 @@ void check_watch(const RecoveryArguments& arguments, const record::Parallel& par
     fail(ErrorCode::bad_input,
          "--detect-hang: only ranks that bitrift-train itself starts are watched; start it "
          "without mpirun, or leave the option out");
+  return limit;
 }
 
 std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launch/hang_watch.h"
 #include "record/fault/process_fault.h"
 #include "record/recovery.h"
 #include "spec/parallel.h"
@@ -19,7 +20,7 @@ struct RecoveryArguments {
   std::optional<int> spares;
   std::optional<std::int64_t> snapshot_every;
   std::vector<std::string> forget, kills;
-  std::optional<double> detect_hang;  ///< seconds
+  std::optional<std::string> detect_hang;  ///< seconds, auto or off
 };
 
 void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
@@ -27,9 +28,10 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
 /// All but checkpoint_every. Throws Error(bad_input) for what does not fit the kind of recovery or the ranks.
 [[nodiscard]] record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments,
                                                    const record::Parallel& parallel);
-/// started_here: bitrift-train started the ranks, or will. Throws Error(bad_input) if --detect-hang cannot
-/// watch them.
-void check_watch(const RecoveryArguments& arguments, const record::Parallel& parallel, bool started_here);
+/// kind: of the recovery; all but none watch by default. started_here: bitrift-train started the ranks, or
+/// will. Throws Error(bad_input) if --detect-hang cannot watch them, or names no limit.
+[[nodiscard]] HangLimit chosen_hang_limit(const RecoveryArguments& arguments, record::RecoveryKind kind,
+                                          const record::Parallel& parallel, bool started_here);
 /// Throws Error(bad_input) for texts that are not faults, and ranks that the run does not have.
 [[nodiscard]] std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,
                                                              const record::Parallel& parallel);

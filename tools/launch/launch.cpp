@@ -18,7 +18,6 @@
 #include "core/log.h"
 #include "core/process/subprocess.h"
 #include "core/process/wheel_places.h"
-#include "launch/hang_watch.h"
 #include "launch/local_ranks.h"
 #include "launch/own_memory.h"
 #include "launch/preemption.h"
@@ -55,6 +54,14 @@ JobEnd interrupted_end(int signal, bool began) {
   const char* const name = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
   spdlog::error("ended by {} before the run was over", name);
   return {128 + signal, false, began};
+}
+
+// What ends a rank by SIGKILL or SIGTERM is outside it: a person, a scheduler, the kernel when memory is
+// short.
+int code_of_loss(const ExitStatus& mpirun) {
+  // A SIGTERM to all processes of a job ends the ranks, too, before they can save.
+  if (preempted_by == SIGTERM) return killed_by_signal + SIGTERM;
+  return mpirun.code == killed_by_signal + SIGKILL || mpirun.code == killed_by_signal + SIGTERM ? 1 : 3;
 }
 
 std::string mpirun_program() {
@@ -181,7 +188,7 @@ JobEnd run_mpirun(const Job& job) {
   command.environment["TMPDIR"] = session.path().string();
   const std::string place = own_memory(code_file.get());
   command.environment[exit_code_variable] = place;
-  HangWatch hangs(job.longest_silence);
+  HangWatch hangs(job.hang_limit, job.ranks);
   command.environment[pulse_variable] = hangs.place();
   notice_signals(job);
   const bool survives = !job.options.empty();
@@ -202,8 +209,7 @@ JobEnd run_mpirun(const Job& job) {
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
-  // A SIGTERM to all processes of a job ends the ranks, too, before they can save.
-  if (!code) return {preempted_by == SIGTERM ? 128 + SIGTERM : 3, true, began, {}, status.signal};
+  if (!code) return {code_of_loss(status), true, began, {}, status.signal};
   if (*code == 0 && status.code > killed_by_signal) {
     spdlog::warn("a rank was lost after the result was complete, which changes nothing");
     return {0, false, began, *code};

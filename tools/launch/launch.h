@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/hang_watch.h"
+
 namespace bitrift::cli {
 
 /// How a job ended.
@@ -22,7 +24,7 @@ struct Job {
   /// For mpirun, in addition to the usual ones. With any, the job survives failures.
   std::vector<std::string> options;
   std::vector<std::string> arguments;  ///< of this program
-  double longest_silence = 0;          ///< seconds, see HangWatch; 0: without limit
+  HangLimit hang_limit = {};           ///< see HangWatch
   bool may_leave = false;              ///< once they have begun, ranks save and end when they are asked to
 };
 
@@ -59,7 +61,7 @@ void say_begun() noexcept;
 [[nodiscard]] bool asked_by_driver() noexcept;
 /// Whether run_mpirun started this rank.
 [[nodiscard]] bool launched_by_us() noexcept;
-/// The rank's side of Job::longest_silence.
+/// The rank's side of Job::hang_limit.
 void show_pulse_to_driver() noexcept;
 
 }  // namespace bitrift::cli

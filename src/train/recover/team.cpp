@@ -98,10 +98,12 @@ void Team::revoke() const noexcept {
 
 bool Team::stand_by() const {
   try {
-    const mpi::Waiting others;
     char byte = 0;
     mpi::Request request = everyone_.start_receive(&byte, 1, workers_.front(), release_tag);
-    while (!request.test()) ::usleep(poll_us);
+    while (!request.test()) {
+      mpi::beat(mpi::Place::idle);
+      ::usleep(poll_us);
+    }
     return true;
   } catch (const mpi::RankFailed&) {
     return false;

@@ -29,7 +29,7 @@ class KillPoint {
   /// Point `point` of `count` of a phase. Does not return if a fault strikes, except that a stopped process
   /// returns if it is continued.
   void reach(record::TrainingPhase phase, std::int64_t point, std::int64_t count) {
-    mpi::beat();
+    mpi::beat(place_of(phase));
     if (near_) strike(phase, point, count);
   }
   void reach(record::RecoveryPoint point);
@@ -38,6 +38,10 @@ class KillPoint {
   void reach(record::LeavePoint point, bool recovers);
 
  private:
+  [[nodiscard]] static constexpr mpi::Place place_of(record::TrainingPhase phase) noexcept {
+    const bool regular = phase <= record::TrainingPhase::update || phase == record::TrainingPhase::evaluate;
+    return regular ? mpi::Place::step : mpi::Place::elsewhere;
+  }
   void strike(record::TrainingPhase phase, std::int64_t point, std::int64_t count);
   void look();
 
