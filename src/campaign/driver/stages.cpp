@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -39,6 +38,18 @@ std::string round_name(const record::Round& round, const design::CampaignSpec& s
   return name;
 }
 
+// While it exists, the driver runs another shard's part.
+class StandingIn {
+ public:
+  StandingIn(Driver& driver, StandIn& other) : driver_(driver) { driver.stand_in(&other); }
+  ~StandingIn() { driver_.stand_in(nullptr); }
+  StandingIn(StandingIn&&) = delete;
+  StandingIn& operator=(StandingIn&&) = delete;
+
+ private:
+  Driver& driver_;
+};
+
 }  // namespace
 
 // If a stand-in ran this shard's part of the preparation, its controls and canaries are still missing.
@@ -48,8 +59,7 @@ void Stages::examine_machine() { at_.pool.run(at_.driver.preparation_jobs()); }
 // checked, as it would be then anyway.
 void Stages::stand_in(StandIn& other, const Stage& stage, const JobsOf& jobs_of) {
   examine_machine();
-  at_.driver.stand_in(&other);
-  const auto own_again = std::shared_ptr<void>(nullptr, [&](void*) { at_.driver.stand_in(nullptr); });
+  const StandingIn scope(at_.driver, other);
   const auto part =
       static_cast<std::size_t>(at_.side_by_side) * static_cast<std::size_t>(at_.plan.spec().check_every);
   try {

@@ -172,6 +172,22 @@ def test_a_stopped_rank_is_ended_and_replaced(
     assert failed == ([] if recovery in ("spare", "relaunch") else [victim])
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [("--detect-hang", "auto"), ()], ids=["auto", "default"])
+def test_a_minute_is_the_limit_where_steps_are_short(
+    long_run: tuple[list[object], str], tmp_path: Path, scratch: Path, options: tuple[object, ...]
+) -> None:
+    words, golden = long_run
+    job = Watched((*words, "--on-failure", "shrink", *options, "--json", "-o", tmp_path / "out.h5"), scratch)
+    assert job.line.wait(60)
+    os.kill(ranks_of(job.mark)[2], signal.SIGSTOP)
+    began = time.monotonic()
+    ended = job.end(120, ())
+    assert (ended.code, digest(tmp_path / "out.h5")) == (0, golden), ended.err
+    assert "has been stopped for more than 60 s; ending it (--detect-hang auto)" in ended.err
+    assert time.monotonic() - began > 60
+
+
 def test_a_rank_that_is_stopped_for_a_moment_goes_on(
     long_run: tuple[list[object], str], tmp_path: Path, scratch: Path
 ) -> None:
