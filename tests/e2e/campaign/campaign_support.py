@@ -163,6 +163,14 @@ class Driver:
         wait_until(lambda: not self.descendants(), within_s, self.descendants)
 
 
+def end_all(drivers):
+    """Kills those that a failed test left running: a shard waits for its like, so they might wait for ever."""
+    for driver in drivers:
+        if driver.process.returncode is None:
+            driver.kill_everything()
+    drivers.clear()
+
+
 def campaign(*arguments, env=None, cwd=None, timeout=240):
     return Driver(*arguments, env=env, cwd=cwd).finish(timeout)
 

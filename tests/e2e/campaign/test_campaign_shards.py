@@ -20,6 +20,7 @@ from campaign_support import (
     Study,
     campaign,
     crc32c,
+    end_all,
     read_rows,
     reference_study,
     row_id,
@@ -45,12 +46,8 @@ STARTED: list[Driver] = []
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_running():
-    """A shard waits for its like: when a test fails amid, the others would wait for ever."""
     yield
-    for driver in STARTED:
-        if driver.process.returncode is None:
-            driver.kill_everything()
-    STARTED.clear()
+    end_all(STARTED)
 
 
 @pytest.fixture(scope="module")

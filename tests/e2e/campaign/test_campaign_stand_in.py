@@ -7,7 +7,7 @@ import random
 import time
 
 import pytest
-from campaign_support import STUDY_SPEC, Driver, Study, campaign, read_rows, reference_study, wait_until
+from campaign_support import STUDY_SPEC, Driver, Study, campaign, end_all, read_rows, reference_study, wait_until
 
 SAMPLING = {"half_width": 0.15, "pilot": 4, "outcomes": ["masked", "crash"]}
 
@@ -35,10 +35,7 @@ STARTED: list[Driver] = []
 @pytest.fixture(autouse=True)
 def nothing_is_left_running():
     yield
-    for driver in STARTED:
-        if driver.process.returncode is None:
-            driver.kill_everything()
-    STARTED.clear()
+    end_all(STARTED)
 
 
 def start(study, name, shard, *arguments, after=0.2, env=None):
