@@ -40,7 +40,7 @@ RECOVERIES: dict[str, tuple[str, ...]] = {
 ARMED: dict[str, tuple[str, ...]] = {
     "not armed": (),
     "armed": ("--on-failure", "shrink"),
-    "armed, watched for hangs": ("--on-failure", "shrink", "--detect-hang", "60"),
+    "armed, not watched": ("--on-failure", "shrink", "--detect-hang", "off"),
     "armed, an idle spare": ("--on-failure", "spare"),
     "armed, snapshot every 10": ("--on-failure", "shrink", "--state-from", "buddy", "--snapshot-every", "10"),
 }
