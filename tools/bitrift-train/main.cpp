@@ -54,10 +54,8 @@ constexpr const char* footer =
     "The "
     "environment variable BITRIFT_MPIRUN selects another mpirun.\n"
     "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, an alarm, or a rank that was "
-    "killed), 2 "
-    "usage or input error, 3 internal error in bitrift, 75 asked to end early (SIGTERM, SIGUSR1): saved, "
-    "resume it; 128 + N "
-    "ended by signal N (130 SIGINT)";
+    "killed), 2 usage or input error, 3 internal error in bitrift, 75 asked to end early by SIGTERM or "
+    "SIGUSR1 (saved: resume it), 128 + N ended by signal N (130 SIGINT)";
 
 std::string with_example(const std::string& command) {
   return "Example:\n  bitrift-train " + command + "\n\n" + footer;

@@ -79,13 +79,13 @@ void HangWatch::end(pid_t process, const char* why, double limit) {
 void HangWatch::look_at(pid_t process, const mpi::Pulse* pulse) {
   Rank& rank = ranks_.try_emplace(process, Rank{.since = watched_}).first->second;
   const char state = state_of(process);
-  if (state != stopped_by_signal) rank.stopped_since.reset();
   if (state == stopped_by_signal) {
     rank.stopped_since = rank.stopped_since.value_or(watched_);
     const double most = limit(pulse);
     if (watched_ - *rank.stopped_since > most) end(process, "has been stopped", most);
     return;
   }
+  rank.stopped_since.reset();
   if (pulse == nullptr) return;
   // In this order: a rank beats before its wait ends.
   const bool waits = pulse->waits.load(std::memory_order_acquire) > 0;
