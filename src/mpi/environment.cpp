@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "mpi/checked.h"
 #include "mpi/handles.h"
+#include "mpi/launcher_watch.h"
 #include "mpi/pulse.h"
 #include "mpi/survivors.h"
 
@@ -54,7 +55,7 @@ std::vector<std::string> launcher_options([[maybe_unused]] bool exit_codes_are_m
 }
 
 bool reads_device_memory() noexcept {
-#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+#ifdef MPIX_CUDA_AWARE_SUPPORT  // 0 says what that library could do for which this was compiled
   return MPIX_Query_cuda_support() == 1;
 #else
   return false;
@@ -63,6 +64,7 @@ bool reads_device_memory() noexcept {
 
 Environment::Environment() {
   if (!started_by_launcher()) return;
+  end_with_launcher();
   int provided = MPI_THREAD_SINGLE;
   // Open MPI's thread for heartbeats needs its locks, but does not request them.
   const int wanted = watches_heartbeats() ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;

@@ -108,11 +108,12 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
     if (planning.prepare) planning.prepare(nullptr);
     plan = planning.make_plan();
     lock = check_outputs(arguments, *plan);
-    if (plan->parallel.ranks > 1) {
+    // One rank alone needs no launcher, unless somebody must survive it.
+    const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
+    if (plan->parallel.ranks > 1 || relaunches) {
       lock.close();  // rank 0 takes it
       const int ranks = plan->parallel.ranks + plan->recovery.spares;
       const std::vector<std::string> options = launcher_options(*plan, plan->hang_limit.seconds.has_value());
-      const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       const Job job{.ranks = ranks,
                     .options = options,
                     .arguments = arguments.words,

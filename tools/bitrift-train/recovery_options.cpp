@@ -89,9 +89,10 @@ HangLimit chosen_hang_limit(const RecoveryArguments& arguments, RecoveryKind kin
            most);
     limit.seconds = seconds;
   }
-  if (parallel.ranks == 1)
+  if (parallel.ranks == 1 && kind != RecoveryKind::relaunch)
     fail(ErrorCode::bad_input,
-         "--detect-hang: a run of one rank is not watched; leave it out, or use timeout(1)");
+         "--detect-hang: a run of one rank is watched only with --on-failure relaunch; add that, or use "
+         "timeout(1)");
   if (!started_here)
     fail(ErrorCode::bad_input,
          "--detect-hang: only ranks that bitrift-train itself starts are watched; start it "

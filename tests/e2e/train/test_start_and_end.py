@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of, segments
-from train_support import PROGRAM, SGD, call, run, write_spec
+from train_support import PROGRAM, SGD, alive, call, run, write_spec
 
 AGAIN = "a rank was lost before the training began; starting the ranks again (try "
 
@@ -220,7 +220,7 @@ def test_a_rank_that_runs_without_getting_on_is_ended(tmp_path: Path, scratch: P
     [
         (("--ranks", 2, "--parallel", "data", "--detect-hang", 0), "expected 0.1 to 1e+06 seconds, auto or off"),
         (("--ranks", 2, "--parallel", "data", "--detect-hang", "soon"), "expected 0.1 to 1e+06 seconds, auto or off"),
-        (("--detect-hang", 5), "a run of one rank is not watched"),
+        (("--detect-hang", 5), "a run of one rank is watched only with --on-failure relaunch"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(base: Path, options: tuple[object, ...], words: str) -> None:
@@ -248,6 +248,49 @@ def test_the_next_start_removes_what_a_killed_driver_left(base: Path, tmp_path: 
     living.process.terminate()
     assert living.end(60, ()).code == 128 + signal.SIGTERM
     assert not list(scratch.glob("bitrift*"))
+
+
+@pytest.mark.parametrize("options", [(), ("--detect-hang", 1)])
+def test_a_rank_alone_is_launched_again(base: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
+    """Nobody survives it but the driver."""
+    words = ["resume", base, "--steps", 9]
+    run(*words, "-o", tmp_path / "golden.h5")
+    how = "stop" if options else "kill"
+    again = ["--on-failure", "relaunch", "--checkpoint-every", 3, "--kill", f"0@5:backward={how}", *options]
+    result = run(*words, "-o", f"{tmp_path}/run/", *again)
+    (recovery,) = result["recoveries"]
+    assert (recovery["failed"], recovery["steps_lost"]) == ([0], 1)
+    last = max((tmp_path / "run").glob("*.h5"))
+    assert last.read_bytes() == (tmp_path / "golden.h5").read_bytes()
+
+
+LOOP = """
+#include <signal.h>
+static void loop(int signal) { for (;;) (void)signal; }
+__attribute__((constructor)) static void begin(void) { signal(SIGUSR2, loop); }
+"""
+
+
+def test_a_rank_that_calculates_for_ever_ends_with_driver_and_mpirun(
+    base: Path, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not in MPI, where it would notice."""
+    library = tmp_path / "loop.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", library], input=LOOP, text=True, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    words = ["resume", base, "--parallel", "data", "--ranks", 2, "--steps", 100_000, "--detect-hang", "off"]
+    job = Watched(tuple(words), scratch)
+    wait_until(lambda: len(segments(ranks_of(job.mark).values())) == 2, job.process)
+    ranks = ranks_of(job.mark)
+    os.kill(ranks[1], signal.SIGUSR2)
+    time.sleep(0.5)
+    job.process.kill()
+    until = time.monotonic() + 10
+    while any(map(alive, ranks.values())) and time.monotonic() < until:
+        time.sleep(0.05)
+    left = [rank for rank, process in ranks.items() if alive(process)]
+    job.end(10, ())
+    assert left == []
 
 
 @pytest.mark.parametrize(("name", "recovery"), [("SIGINT", "none"), ("SIGINT", "shrink"), ("SIGHUP", "relaunch")])
