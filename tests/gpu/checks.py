@@ -1,15 +1,20 @@
 """What a CUDA card must show: every strategy, recovery, kind of save, guard and campaign ends as it does on a CPU.
 
-python tests/gpu/checks.py BUILD [--device cuda|cpu] [--jobs N] [--logs DIR] [--only PATTERN...]
+python tests/gpu/checks.py BUILD [--device cuda|cpu] [--fake now|later] [--cards N] [--table] [--jobs N] [--logs DIR]
+                           [--only PATTERN...]
 
 BUILD is a build folder. Prints a line for each check: its name, whether it held, and the time; of those that did not
 hold, the end of the log. PATTERNs choose checks whose name contains one. Exit code 0 when all held, 1 otherwise.
-`--device cpu` runs the same list on a CPU.
+`--device cpu` runs the same list on a CPU. `--fake` needs no card: the device is made of the host's memory
+(tests/fake_device), and what it calculates must also have the bits of a CPU; its work is done at once or at the next
+synchronization, on `--cards` devices. `--table` runs every strategy with every recovery and every kind of save instead,
+and prints a table of what held.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -17,14 +22,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 14
 KILL = "1@9:backward"
+REFUSED = 2  # an exit code
 RESNET = {
     "model": {"name": "resnet20", "width": "small"},
     "data": {"name": "digits", "train_samples": 256, "test_samples": 64},
@@ -51,8 +58,15 @@ STRATEGIES: dict[str, list[str]] = {
     "hybrid 2x2": ["--parallel", "hybrid", "--ranks", "4", "--stages", "2"],
     "mesh 2x2": ["--parallel", "data", "--mesh", "2x2"],
 }
+FILES = ["--checkpoint-every", "4", "--checkpoint-keep", "9"]
 CONTROLS = {"envelope": 20, "held_out": 4, "jitter": 4, "orders": 2}
 PRECISIONS = ("bf16", "autocast-bf16", "autocast-fp16")
+SAVES: dict[str, list[str]] = {
+    f"{writer}, {mode}": ["--checkpoint-writer", writer, "--checkpoint-mode", mode]
+    for writer in ("gather", "shared", "direct")
+    for mode in ("sync", "async")
+    if (writer, mode) != ("shared", "async")  # the program refuses it
+}
 RECOVERIES: dict[str, list[str]] = {
     "shrink": ["--on-failure", "shrink"],
     "spare": ["--on-failure", "spare"],
@@ -60,6 +74,10 @@ RECOVERIES: dict[str, list[str]] = {
     "relaunch": ["--on-failure", "relaunch"],
     "restart": ["--on-failure", "restart"],
 }
+
+
+class Refused(AssertionError):
+    """The program says that it does not do this."""
 
 
 class Check:
@@ -70,18 +88,25 @@ class Check:
         self.build = build
         self.log = (place / "log").open("w+")
         self.digests: dict[Path, str] = {}
+        self.environment: dict[str, str] = {}
 
     def run(self, *command: object, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
         """Runs a program, which must end with 0; returns what it printed."""
         words = [str(word) for word in command]
         self.log.write(f"$ {' '.join(words)}\n")
         done = subprocess.run(
-            words, capture_output=True, text=True, env=os.environ | (env or {}), cwd=cwd, check=False, timeout=420
+            words,
+            capture_output=True,
+            text=True,
+            env=os.environ | self.environment | (env or {}),
+            cwd=cwd,
+            check=False,
+            timeout=420,
         )
         self.log.write(done.stdout + done.stderr)
         self.log.flush()
         if done.returncode != 0:
-            raise AssertionError(f"exit code {done.returncode}")
+            raise (Refused if done.returncode == REFUSED else AssertionError)(f"exit code {done.returncode}")
         return done.stdout
 
     def spec(self, content: dict, **changes: object) -> Path:
@@ -97,6 +122,12 @@ class Check:
 
     def train(self, spec: Path, name: str, *options: object, steps: int = STEPS) -> Path:
         return self._train("train", spec, name, "--steps", steps, *options)
+
+    @contextlib.contextmanager
+    def on_cpu(self) -> Iterator[None]:
+        device, self.device = self.device, "cpu"
+        yield
+        self.device = device
 
     def resume(self, start: Path, name: str, *options: object, steps: int) -> Path:
         return self._train("resume", start, name, "--steps", steps, *options)
@@ -261,7 +292,84 @@ def witness(here: Check) -> None:
     here.run(sys.executable, script, here.bin / "bitrift-train", here.place, here.device, env=environment)
 
 
-def all_checks() -> dict[str, Callable[[Check], None]]:
+def as_on_cpu(content: dict, options: list[str]) -> Callable[[Check], None]:
+    """The fake device calculates with the CPU's kernels. Each rank uses its own card."""
+
+    def check(here: Check) -> None:
+        spec = here.spec(content)
+        used = here.place / "used"
+        here.environment["BITRIFT_FAKE_LOG"] = str(used)
+        device = here.train(spec, "device.h5", *options)
+        with here.on_cpu():
+            here.same_state(device, here.train(spec, "cpu.h5", *options))
+        ranks = [json.loads(line) for line in used.read_text().splitlines()]
+        for rank in ranks:
+            if len(rank["devices"]) != 1:
+                raise AssertionError(f"a rank used the devices {rank['devices']}")
+
+    return check
+
+
+class Golden:
+    """The files that a strategy leaves on a CPU, made once for several cells of the table."""
+
+    def __init__(self, strategy: list[str], failure: list[str]) -> None:
+        self.strategy, self.failure = strategy, failure
+        self.lock = threading.Lock()
+        self.folder: Path | None = None
+
+    def files(self, here: Check) -> Path:
+        with self.lock:
+            if self.folder is None:
+                with here.on_cpu():
+                    self.folder = here.train(here.spec(GPT), "cpu/", *self.strategy, *self.failure, *FILES)
+        return self.folder
+
+
+def cell(golden: Golden, failure: list[str], save: list[str]) -> Callable[[Check], None]:
+    """A run that loses a rank and saves every four steps leaves the files of one on a CPU."""
+
+    def check(here: Check) -> None:
+        ended = here.train(here.spec(GPT), "device/", *golden.strategy, *failure, *save, *FILES)
+        whole = golden.files(here)
+        names = sorted(path.name for path in whole.glob("*.h5"))
+        if names != sorted(path.name for path in ended.glob("*.h5")) or len(names) < STEPS // 4:
+            raise AssertionError(f"the files differ: {names}")
+        for name in names:
+            here.same_tensors(whole / name, ended / name)
+
+    return check
+
+
+def table_checks() -> dict[str, Callable[[Check], None]]:
+    """Every strategy, every recovery and none, every kind of save."""
+    found = {}
+    for strategy, options in STRATEGIES.items():
+        kill = ["--kill", KILL if options else KILL.replace("1", "0", 1)]
+        undisturbed = Golden(options, [])
+        for recovery, how in ({"nobody dies": []} | RECOVERIES).items():
+            failure = [*how, *kill] if how else []
+            # A mesh that shrinks sums in another order from then on.
+            golden = Golden(options, failure) if "--mesh" in options and recovery == "shrink" else undisturbed
+            for save, words in SAVES.items():
+                found[f"{strategy} | {recovery} | {save}"] = cell(golden, failure, words)
+    return found
+
+
+def print_table(ended: dict[str, str]) -> None:
+    """ended: how each cell ended, by its name."""
+    recoveries = list(dict.fromkeys(name.split(" | ")[1] for name in ended))
+    print(f"| strategy | {' | '.join(recoveries)} |\n|{'---|' * (len(recoveries) + 1)}")
+    for strategy in dict.fromkeys(name.split(" | ")[0] for name in ended):
+        cells = []
+        for recovery in recoveries:
+            ends = [end for name, end in ended.items() if name.split(" | ")[:2] == [strategy, recovery]]
+            counts = {end: ends.count(end) for end in dict.fromkeys(ends)}
+            cells.append(", ".join(f"{count} {end}" for end, count in counts.items()))
+        print(f"| {strategy} | {' | '.join(cells)} |")
+
+
+def all_checks(*, fake: bool) -> dict[str, Callable[[Check], None]]:
     found: dict[str, Callable[[Check], None]] = {}
     for name, options in STRATEGIES.items():
         found[f"resume: {name}"] = resumes(RESNET, options)
@@ -274,37 +382,52 @@ def all_checks() -> dict[str, Callable[[Check], None]]:
     buddy = ["--on-failure", "spare", "--state-from", "buddy", "--snapshot-every", "3"]
     found["lost rank: pipeline 2, buddy"] = recovers(GPT, STRATEGIES["pipeline 2"], buddy)
     found["lost rank: hybrid 2x2, spare"] = recovers(GPT, STRATEGIES["hybrid 2x2"], RECOVERIES["spare"])
-    for writer in ("gather", "shared", "direct"):
-        for mode in ("sync", "async"):
-            if (writer, mode) == ("shared", "async"):
-                continue  # the program refuses it
-            options = ["--checkpoint-writer", writer, "--checkpoint-mode", mode]
-            found[f"save: {writer}, {mode}"] = saves(STRATEGIES["data 2"], options)
+    for name, options in SAVES.items():
+        found[f"save: {name}"] = saves(STRATEGIES["data 2"], options)
     found["save: pipeline 2, async"] = saves(STRATEGIES["pipeline 2"], ["--checkpoint-mode", "async"])
     found["save: formats"] = formats
     found["guards"] = guards
     found["campaign: bitrift-train"] = campaign
     found["campaign: PyTorch script"] = own_script
     found["steps of PyTorch"] = witness
+    if fake:
+        for name, options in STRATEGIES.items():
+            found[f"as on a CPU: {name}"] = as_on_cpu(RESNET, options)
+            found[f"as on a CPU: gpt, {name}"] = as_on_cpu(GPT, options)
     return found
 
 
-def hold(name: str, check: Callable[[Check], None], build: Path, device: str, logs: Path) -> bool:
+def hold(name: str, check: Callable[[Check], None], build: Path, device: str, logs: Path) -> str:
+    """Runs a check. Returns how it ended: ok, refused or FAILED."""
     started = time.monotonic()
     place = logs / re.sub(r"\W+", "-", name)
     place.mkdir(parents=True)
     here = Check(build, device, place)
-    problem = ""
+    problem, end = "", "ok"
     try:
         check(here)
+    except Refused:
+        end = "refused"
     except (AssertionError, subprocess.TimeoutExpired, OSError, ValueError, KeyError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    text = f"{name:36} {'FAILED' if problem else 'ok':7} {time.monotonic() - started:5.0f} s"
+        problem, end = f"{type(error).__name__}: {error}", "FAILED"
+    text = f"{name:42} {end:7} {time.monotonic() - started:5.0f} s"
     if problem:
         here.log.flush()
         text += "\n" + "\n".join(("    " + (place / "log").read_text()[-3000:]).splitlines()) + f"\n    {problem}"
     print(text, flush=True)
-    return not problem
+    return end
+
+
+def use_fake_device(build: Path, work: str, cards: int) -> None:
+    """What programs must find in their environment."""
+    place = build / "tests" / "fake_device"
+    os.environ.update(
+        LD_PRELOAD=str(place / "load_fake_device.so"),
+        BITRIFT_FAKE_DEVICE=str(place / "fake_device.so"),
+        BITRIFT_FAKE_WORK=work,
+        BITRIFT_FAKE_DEVICES=str(cards),
+        PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "fake_device"), os.environ.get("PYTHONPATH", "")]),
+    )
 
 
 def main() -> int:
@@ -312,25 +435,33 @@ def main() -> int:
     parser.add_argument("build", type=Path)
     parser.add_argument("--only", nargs="*", default=[], metavar="PATTERN", help="checks whose name contains one")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--fake", choices=("now", "later"), help="use the fake device, which works at once or later")
+    parser.add_argument("--cards", type=int, default=1, help="fake devices (default: 1)")
+    parser.add_argument("--table", action="store_true", help="every strategy, recovery and kind of save")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--logs", type=Path, help="a folder for logs and files (default: a temporary one)")
     options = parser.parse_args()
     # Kernels of cuBLAS repeat their bits only with a workspace of this size (PyTorch's notes on reproducibility).
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    build = options.build.resolve()
+    if options.fake:
+        use_fake_device(build, options.fake, options.cards)
+    checks = table_checks() if options.table else all_checks(fake=bool(options.fake))
     chosen = {
         name: check
-        for name, check in all_checks().items()
+        for name, check in checks.items()
         if not options.only or any(pattern in name for pattern in options.only)
     }
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
         logs = options.logs or Path(scratch)
-        ended = [
-            pool.submit(hold, name, check, options.build.resolve(), options.device, logs)
-            for name, check in chosen.items()
-        ]
-        held = sum(one.result() for one in ended)
-    print(f"{held} of {len(chosen)} held")
-    return 0 if held == len(chosen) else 1
+        running = {name: pool.submit(hold, name, check, build, options.device, logs) for name, check in chosen.items()}
+        ended = {name: one.result() for name, one in running.items()}
+    if options.table:
+        print_table(ended)
+    counts = {end: list(ended.values()).count(end) for end in ("ok", "refused", "FAILED")}
+    refused = f", {counts['refused']} refused" if options.table else ""
+    print(f"{counts['ok']} of {len(chosen)} held{refused}")
+    return 0 if counts["FAILED"] == 0 and (options.table or counts["refused"] == 0) else 1
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ double time_once(Layer& layer, bool first, const torch::Tensor& input, const Pas
   torch::Tensor sum = y.sum();
   if (layer.has_auxiliary()) sum = sum + layer.auxiliary(y, pass).sum();
   sum.backward();
-  if (x.is_cuda()) torch::cuda::synchronize();
+  if (x.is_cuda()) torch::cuda::synchronize(x.device().index());
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
