@@ -8,6 +8,8 @@ namespace bitrift::mpi {
 namespace {
 
 Pulse* shown = nullptr;
+int waits = 0;
+std::int64_t wait_began = 0, waited = 0;  // nanoseconds
 
 std::int64_t now() noexcept {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -34,11 +36,15 @@ void beat(Place place) noexcept {
   shown->beat.store(time, relaxed);
 }
 
+double seconds_waited() noexcept { return static_cast<double>(waited) * 1e-9; }
+
 Waiting::Waiting() noexcept {
+  if (waits++ == 0) wait_began = now();
   if (shown != nullptr) shown->waits.fetch_add(1, std::memory_order_relaxed);
 }
 
 Waiting::~Waiting() {
+  if (--waits == 0) waited += now() - wait_began;
   if (shown == nullptr) return;
   // A watcher that sees the end of the wait must not see the old beat.
   if (shown->beat.load(std::memory_order_relaxed) != 0) shown->beat.store(now(), std::memory_order_relaxed);

@@ -31,6 +31,9 @@ void show_pulse(Pulse& place) noexcept;
 /// This rank has made progress. Does nothing if the pulse is not shown.
 void beat(Place place) noexcept;
 
+/// The time in which this rank has waited for others until now.
+[[nodiscard]] double seconds_waited() noexcept;
+
 /// Within this scope, the rank waits for others.
 class Waiting {
  public:

@@ -40,7 +40,7 @@ void check_writable(const std::filesystem::path& path, const char* option) {
 std::vector<std::string> launcher_options(const Plan& plan, bool soon) {
   if (!plan.recovery.in_place()) return {};
   const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
-                                 [](const auto& kill) { return kill.how == record::Ending::stop; });
+                                 [](const auto& kill) { return kill.how == record::FailureMode::stop; });
   return mpi::survival_options(stops && !soon);
 }
 

@@ -49,7 +49,7 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
   command->add_option(
       "--kill", arguments.kills,
       "RANK@STEP:PHASE[.POINT][=HOW]: this rank fails in this step of the run (from 1), such as "
-      "2@5:backward; repeatable");
+      "2@5:backward, or is slow: 2@5:backward=slow:3:10 takes 3 times as long for 10 steps; repeatable");
 }
 
 record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const record::Parallel& parallel) {

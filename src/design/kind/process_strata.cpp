@@ -72,25 +72,29 @@ void check_one_parallel(const Document& document, const std::vector<Parallel>& a
   }
 }
 
-const char* words_of(record::Ending how) {
+const char* words_of(record::FailureMode how) {
   switch (how) {
-    case record::Ending::kill:
+    case record::FailureMode::kill:
       return "killed with SIGKILL";
-    case record::Ending::stop:
+    case record::FailureMode::stop:
       return "stopped with SIGSTOP";
-    case record::Ending::exit:
+    case record::FailureMode::slow:
+      return "slowed down";
+    case record::FailureMode::exit:
       break;
   }
   return "ended with _exit(0)";
 }
 
-bool lost_by(const record::Failure& failure, record::Ending how) {
+bool lost_by(const record::Failure& failure, record::FailureMode how) {
   switch (how) {
-    case record::Ending::kill:
+    case record::FailureMode::kill:
       return failure.signal == SIGKILL;
-    case record::Ending::stop:
+    case record::FailureMode::stop:
       return failure.reason == record::FailureReason::hang;
-    case record::Ending::exit:
+    case record::FailureMode::slow:
+      return false;
+    case record::FailureMode::exit:
       break;
   }
   return failure.reason == record::FailureReason::exception;

@@ -18,7 +18,7 @@ struct ProcessStrata final : Kind {
   std::vector<record::TrainingPhase> phases;
   std::optional<StepRange> steps = {};  ///< in which ranks fail; absent: all of a run
   int together = 1;                     ///< ranks that fail at the same point
-  record::Ending how = record::Ending::kill;
+  record::FailureMode how = record::FailureMode::kill;
   std::optional<record::KillPoints> points = {};  ///< of the arms; known once the campaign has begun
 
   [[nodiscard]] record::Json to_json() const override;
@@ -81,7 +81,7 @@ class ProcessPopulation final : public ListedPopulation {
   [[nodiscard]] std::vector<record::ProcessFault> pair_at(std::uint64_t place, std::int64_t step) const;
 
   record::TrainingPhase phase_;
-  record::Ending how_;
+  record::FailureMode how_;
   int together_;
   std::uint64_t steps_ = 0;                   // how many
   std::int64_t first_step_ = 1, stride_ = 1;  // step i is first_step_ + i x stride_

@@ -1,7 +1,8 @@
-// A process that fails: which rank, where in the training, and how.
+// A rank that fails: where in the training, and how.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -65,30 +66,43 @@ constexpr EnumNames<3> names_of(LeavePoint) {
   return {"point of a run's end after the save", {"saved", "agreed", "reported"}};
 }
 
-/// How a process ends.
-enum class Ending {
+/// How a rank fails.
+enum class FailureMode {
   kill,  ///< SIGKILL
   stop,  ///< SIGSTOP: it hangs
   exit,  ///< _exit(0)
+  slow,  ///< it continues, and takes longer
 };
-constexpr EnumNames<3> names_of(Ending) { return {"ending of a process", {"kill", "stop", "exit"}}; }
+constexpr EnumNames<4> names_of(FailureMode) { return {"way to fail", {"kill", "stop", "exit", "slow"}}; }
+
+/// With FailureMode::slow, what the rank calculates takes `factor` times as long, to the end of the `steps`-th
+/// step; that in which it begins is the first.
+struct Slowness {
+  double factor = 2;
+  std::int64_t steps = 1;
+  bool operator==(const Slowness&) const = default;
+};
+constexpr auto keys_of(std::type_identity<Slowness>) {
+  return std::tuple(Key{"factor", &Slowness::factor}, Key{"steps", &Slowness::steps});
+}
 
 struct ProcessFault {
   int rank = 0;           ///< number as the run began: replica x stages + stage
   std::int64_t step = 1;  ///< of this run, 1-based: the rank fails in it; between steps: after this many
   TrainingPhase phase = TrainingPhase::forward;
   std::int64_t point = 0;  ///< within the phase; a rank that has fewer points fails at its last one
-  Ending how = Ending::kill;
+  FailureMode how = FailureMode::kill;
+  std::optional<Slowness> slowness = {};  ///< of mode slow only
   bool operator==(const ProcessFault&) const = default;
 };
 
 constexpr auto keys_of(std::type_identity<ProcessFault>) {
   return std::tuple(Key{"rank", &ProcessFault::rank}, Key{"step", &ProcessFault::step},
                     Key{"phase", &ProcessFault::phase}, Key{"point", &ProcessFault::point},
-                    Key{"how", &ProcessFault::how});
+                    Key{"how", &ProcessFault::how}, Key{"slowness", &ProcessFault::slowness});
 }
-/// "RANK@STEP:PHASE", "RANK@STEP:PHASE.POINT" or either followed by "=HOW": "2@5:backward.1=stop". Throws
-/// Error(bad_input) that says what was expected.
+/// "RANK@STEP:PHASE", "RANK@STEP:PHASE.POINT" or either followed by "=HOW": "2@5:backward.1=stop", or
+/// "2@5:backward=slow:FACTOR:STEPS". Throws Error(bad_input) that says what was expected.
 [[nodiscard]] ProcessFault process_fault_from_text(std::string_view text);
 /// The inverse: "2@5:backward.1=stop".
 [[nodiscard]] std::string to_text(const ProcessFault& fault);

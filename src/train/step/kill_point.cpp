@@ -1,10 +1,13 @@
 #include "train/step/kill_point.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <unistd.h>
 
+#include "core/log.h"
 #include "record/fault/death_note.h"
 
 namespace bitrift::train {
@@ -29,8 +32,33 @@ void KillPoint::spend(const std::vector<int>& ranks, std::int64_t step) {
   look();
 }
 
+void KillPoint::disarm() {
+  faults_.clear();
+  near_ = false;
+  end_slowness();
+}
+
+KillPoint::Slowed::Slowed(double factor, std::int64_t last)
+    : factor_(factor), last_(last), point_(record::monotonic_seconds()), waited_(mpi::seconds_waited()) {}
+
+void KillPoint::Slowed::reach() {
+  const double worked = record::monotonic_seconds() - point_ - (mpi::seconds_waited() - waited_);
+  const double more = std::max(0.0, (factor_ - 1) * worked);
+  std::this_thread::sleep_for(std::chrono::duration<double>(more));
+  slept_ += more;
+  point_ = record::monotonic_seconds();
+  waited_ = mpi::seconds_waited();
+}
+
+void KillPoint::end_slowness() {
+  if (!slow_) return;
+  spdlog::info("rank {} was slow, for {:.3g} s in all", ranks_.empty() ? -1 : ranks_.front(), slow_->slept());
+  slow_.reset();
+}
+
 void KillPoint::at_step(std::int64_t step) {
   step_ = step;
+  if (slow_ && step > slow_->last()) end_slowness();
   look();
 }
 
@@ -45,6 +73,7 @@ void KillPoint::reach(record::RecoveryPoint point) {
 }
 
 void KillPoint::reach(record::FinishPoint point) {
+  end_slowness();
   reach(TrainingPhase::finish, static_cast<std::int64_t>(point), std::ssize(names_of(point).words));
 }
 
@@ -59,10 +88,15 @@ void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t cou
                       (fault.point == point || (point + 1 == count && fault.point > point)) &&
                       std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
     if (!here) continue;
+    if (fault.slowness) {
+      end_slowness();
+      slow_.emplace(fault.slowness->factor, fault.step + fault.slowness->steps - 1);
+      continue;
+    }
     if (!note_.empty())
       record::leave_death_note(note_, {record::monotonic_seconds(), fault.rank, fault.step, phase});
-    if (fault.how == record::Ending::exit) ::_exit(0);
-    ::raise(fault.how == record::Ending::stop ? SIGSTOP : SIGKILL);
+    if (fault.how == record::FailureMode::exit) ::_exit(0);
+    ::raise(fault.how == record::FailureMode::stop ? SIGSTOP : SIGKILL);
   }
 }
 

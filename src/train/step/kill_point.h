@@ -1,9 +1,10 @@
-// The points at which this rank fails. Inside train/ only.
+// The points at which this rank fails, or gets slow. Inside train/ only.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "mpi/pulse.h"
@@ -11,8 +12,8 @@
 
 namespace bitrift::train {
 
-/// Ends this process if a fault says so. The training code calls reach() at each point of a phase; if no
-/// fault is armed, that is one comparison.
+/// Ends this process or slows it down if a fault says so. The training code calls reach() at each point of a
+/// phase; if no fault is armed, that is one comparison.
 class KillPoint {
  public:
   /// The faults of this run, of all ranks, and the ranks as the run began whose work this process does.
@@ -21,7 +22,7 @@ class KillPoint {
   void work_as(std::vector<int> ranks);
   /// Forgets faults of these ranks up to this step: they have struck.
   void spend(const std::vector<int>& ranks, std::int64_t step);
-  void disarm() { faults_.clear(), near_ = false; }
+  void disarm();
   [[nodiscard]] const std::vector<record::ProcessFault>& faults() const noexcept { return faults_; }
 
   /// The current step of this run, 1-based, or the number of steps completed in phases between steps.
@@ -30,6 +31,7 @@ class KillPoint {
   /// returns if it is continued.
   void reach(record::TrainingPhase phase, std::int64_t point, std::int64_t count) {
     mpi::beat(place_of(phase));
+    if (slow_) slow_->reach();
     if (near_) strike(phase, point, count);
   }
   void reach(record::RecoveryPoint point);
@@ -45,11 +47,30 @@ class KillPoint {
   void strike(record::TrainingPhase phase, std::int64_t point, std::int64_t count);
   void look();
 
+  /// A rank that takes longer: it sleeps at each point for as long as the time since the last one demands,
+  /// without the time in which it waited for others.
+  class Slowed {
+   public:
+    /// last: the step whose end is the end of it.
+    Slowed(double factor, std::int64_t last);
+    void reach();
+    [[nodiscard]] std::int64_t last() const noexcept { return last_; }
+    [[nodiscard]] double slept() const noexcept { return slept_; }
+
+   private:
+    double factor_;
+    std::int64_t last_;
+    double point_, waited_;  // seconds, at the last point
+    double slept_ = 0;       // seconds
+  };
+  void end_slowness();
+
   std::vector<record::ProcessFault> faults_;
   std::vector<int> ranks_;
   std::filesystem::path note_;
   std::int64_t step_ = 0;
   bool near_ = false;  // some fault of these ranks is in this step
+  std::optional<Slowed> slow_;
 };
 
 }  // namespace bitrift::train

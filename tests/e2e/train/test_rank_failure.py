@@ -249,6 +249,25 @@ def test_other_endings(bases: Bases, tmp_path: Path, how: str) -> None:
     assert one["failed"] == [1]
 
 
+@pytest.mark.parametrize("layout", ["data", pytest.param("pipeline", marks=pytest.mark.thorough)])
+def test_a_slow_rank_changes_nothing_and_is_not_lost(bases: Bases, tmp_path: Path, layout: str) -> None:
+    out = tmp_path / "out.h5"
+    ended = bases.fail("sgd", layout, out, *RECOVERIES["shrink"], *kills("1@3:backward=slow:20:4"))
+    assert (ended.code, digest(out), ended.json().get("recoveries", [])) == (0, bases.golden("sgd", layout), [])
+    (line,) = [line for line in ended.err.splitlines() if "slow" in line]
+    seconds = float(line.split("rank 1 was slow, for ")[1].split(" s in all")[0])
+    assert 0 < seconds < ended.ended - ended.began
+    assert "never reached" not in ended.err
+
+
+def test_a_rank_that_is_too_slow_counts_as_one_that_hangs(bases: Bases, tmp_path: Path) -> None:
+    out = tmp_path / "out.h5"
+    watch = ["--detect-hang", 1]
+    ended = bases.fail("sgd", "data", out, *RECOVERIES["shrink"], *watch, *kills("1@3:backward=slow:1e6:4"))
+    assert (ended.code, digest(out)) == (0, bases.golden("sgd", "data")), ended.err
+    assert [one["failed"] for one in ended.json()["recoveries"]] == [[1]]
+
+
 def test_a_moment_that_is_never_reached(bases: Bases, tmp_path: Path) -> None:
     faults = kills(f"2@{STEPS + 1}:forward")
     assert recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *faults) == []
@@ -367,7 +386,7 @@ def test_a_replacement_that_forgets_its_place_is_noticed(bases: Bases, tmp_path:
         (["--kill", "2@x:forward"], ["'x' is not a valid step"]),
         (["--kill", "2@5:sleep"], ["'sleep' is not a valid phase of training"]),
         (["--kill", "2@5:forward.-1"], ["'-1' is not a valid point"]),
-        (["--kill", "2@5:forward=explode"], ["'explode' is not a valid ending"]),
+        (["--kill", "2@5:forward=explode"], ["'explode' is not a valid way to fail"]),
         (["--kill", "4@5:forward"], ["there is no rank 4", "0 to 3"]),
         (["--kill", "-1@5:forward"], ["rank"]),
         (["--kill", "99999999999999999999@5:forward"], ["rank"]),

@@ -181,7 +181,7 @@ TEST_F(LosingWorkerTest, NewcomersTakePartAndEndWithTheWorker) {
 TEST_F(LosingWorkerTest, StoppedRankDoesNotComeBack) {
   start(2, {RecoveryKind::shrink});
   record::RunRequest request{"run", "copy.h5", 1, std::nullopt};
-  request.faults = std::vector{record::ProcessFault{.rank = 1, .how = record::Ending::stop}};
+  request.faults = std::vector{record::ProcessFault{.rank = 1, .how = record::FailureMode::stop}};
   worker_->run(request, 20);
   EXPECT_TRUE(std::holds_alternative<WorkerFinished>(next()));
   EXPECT_EQ(worker_->strength(), 9);

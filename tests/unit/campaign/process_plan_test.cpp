@@ -20,7 +20,7 @@ namespace {
 
 using design::ProcessPopulation;
 using design::ProcessStrata;
-using record::Ending;
+using record::FailureMode;
 using record::KillPoints;
 using record::ParallelKind;
 using record::ProcessFault;
@@ -71,7 +71,7 @@ std::vector<Set> all_of(const ProcessPopulation& population) {
 TEST(ProcessPopulation, HoldsEveryVictimStepAndPointOnce) {
   ProcessStrata of = strata({TrainingPhase::update});
   of.steps = design::StepRange{4, 9};
-  of.how = Ending::stop;
+  of.how = FailureMode::stop;
   const auto all = all_of(population(of));
   EXPECT_EQ(all.size(), (2U * 3 + 2 * 5) * 6);
   std::map<int, std::int64_t> most_points;
@@ -79,7 +79,7 @@ TEST(ProcessPopulation, HoldsEveryVictimStepAndPointOnce) {
     ASSERT_EQ(set.size(), 1U);
     const ProcessFault& fault = set[0];
     EXPECT_EQ(fault.phase, TrainingPhase::update);
-    EXPECT_EQ(fault.how, Ending::stop);
+    EXPECT_EQ(fault.how, FailureMode::stop);
     EXPECT_TRUE(fault.step >= 4 && fault.step <= 9);
     most_points[fault.rank] = std::max(most_points[fault.rank], fault.point + 1);
   }
@@ -319,7 +319,7 @@ TEST(ProcessLanding, OfALostWorkerFollowsFromHowItWasLost) {
   EXPECT_TRUE(lands(ran));
   ran.failure = testing::signal_of(SIGSEGV);
   EXPECT_FALSE(lands(ran));  // kept all the same: a crash of the recovery is an outcome
-  ran.spec.faults = Set{{1, 5, TrainingPhase::reduce, 0, Ending::stop}};
+  ran.spec.faults = Set{{1, 5, TrainingPhase::reduce, 0, FailureMode::stop}};
   ran.failure = {record::FailureReason::hang, "", 0};
   EXPECT_TRUE(lands(ran));
   ran.failure = {record::FailureReason::exception, "rank 1 failed", 0};

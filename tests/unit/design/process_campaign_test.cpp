@@ -38,7 +38,7 @@ RecoverySpec recovery(const std::string& value, const std::string& spec = "proce
 TEST(ProcessCampaign, StrataAreThePhases) {
   const CampaignSpec spec = data({"strata.process.steps=7"});
   EXPECT_EQ(spec.strata.as<ProcessStrata>()->steps, (StepRange{1, 7}));
-  EXPECT_EQ(spec.strata.as<ProcessStrata>()->how, Ending::kill);
+  EXPECT_EQ(spec.strata.as<ProcessStrata>()->how, FailureMode::kill);
   const auto strata = spec.strata->strata();
   ASSERT_EQ(strata.size(), 6U);
   EXPECT_EQ(strata[1].name, "process.backward");

@@ -78,8 +78,8 @@ TEST(TrialRecord, ARowWithNeitherResultNorFailureIsRefused) {
 TrialRecord process_example() {
   TrialRecord row = example();
   row.id.stratum = "process.backward";
-  row.faults = std::vector<ProcessFault>{{2, 5, TrainingPhase::backward, 1, Ending::kill},
-                                         {0, 5, TrainingPhase::recovery, 3, Ending::stop}};
+  row.faults = std::vector<ProcessFault>{{2, 5, TrainingPhase::backward, 1, FailureMode::kill},
+                                         {0, 5, TrainingPhase::recovery, 3, FailureMode::stop}};
   row.result->recoveries = {{.kind = RecoveryKind::shrink,
                              .state = StateSource::replica,
                              .failed = {0, 2},
@@ -126,7 +126,7 @@ TEST(TrialRecord, FaultsOfTwoKindsAndTimesOfNoRecoveryAreRefused) {
 TEST(Faults, KeepOneKindAtATime) {
   Faults faults;
   EXPECT_TRUE(faults.empty() && !faults.of_processes());
-  faults = std::vector<ProcessFault>{{1, 2, TrainingPhase::reduce, 0, Ending::exit}};
+  faults = std::vector<ProcessFault>{{1, 2, TrainingPhase::reduce, 0, FailureMode::exit}};
   EXPECT_EQ(faults.size(), 1U);
   EXPECT_TRUE(faults.bits().empty() || !faults.of_processes());
   faults.bits().append(example().faults.bits().at(0));

@@ -49,7 +49,7 @@ TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
 
 TEST(RunRequest, GivesBackWhichRanksFailAndHowTheRunGoesOn) {
   RunRequest request;
-  request.faults = std::vector{ProcessFault{1, 7, TrainingPhase::reduce, 2, Ending::stop}};
+  request.faults = std::vector{ProcessFault{1, 7, TrainingPhase::reduce, 2, FailureMode::stop}};
   request.recovery = RecoverySpec{.kind = RecoveryKind::spare, .spares = 1, .forget = {Structure::optimizer}};
   const RunRequest back = Json::parse(to_json(request).dump()).get<RunRequest>();
   EXPECT_EQ(back.faults, request.faults);

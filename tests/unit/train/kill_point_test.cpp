@@ -1,16 +1,19 @@
 #include "train/step/kill_point.h"
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "mpi/pulse.h"
 #include "record/fault/death_note.h"
 
 namespace bitrift::train {
 namespace {
 
-using record::Ending;
+using record::FailureMode;
 using record::ProcessFault;
 using record::TrainingPhase;
 
@@ -22,7 +25,7 @@ KillPoint armed(const ProcessFault& fault, const std::filesystem::path& note = {
 }
 
 TEST(KillPointDeathTest, StrikesAtItsStepPhaseAndPointOnly) {
-  KillPoint point = armed({1, 3, TrainingPhase::reduce, 2, Ending::exit});
+  KillPoint point = armed({1, 3, TrainingPhase::reduce, 2, FailureMode::exit});
   point.at_step(2);
   point.reach(TrainingPhase::reduce, 2, 5);
   point.at_step(3);
@@ -32,14 +35,14 @@ TEST(KillPointDeathTest, StrikesAtItsStepPhaseAndPointOnly) {
 }
 
 TEST(KillPointDeathTest, StrikesAtTheLastPointOfARankThatHasFewer) {
-  KillPoint point = armed({1, 3, TrainingPhase::update, 20, Ending::kill});
+  KillPoint point = armed({1, 3, TrainingPhase::update, 20, FailureMode::kill});
   point.at_step(3);
   point.reach(TrainingPhase::update, 0, 2);
   EXPECT_EXIT(point.reach(TrainingPhase::update, 1, 2), testing::KilledBySignal(SIGKILL), "");
 }
 
 TEST(KillPointDeathTest, StrikesAfterTheSaveAtTheOnlyPointOfARunThatEndsWithALostRank) {
-  KillPoint point = armed({1, 10, TrainingPhase::leave, 2, Ending::exit});
+  KillPoint point = armed({1, 10, TrainingPhase::leave, 2, FailureMode::exit});
   point.at_step(10);
   point.reach(record::FinishPoint::gathered);
   point.reach(record::LeavePoint::saved, true);
@@ -48,13 +51,40 @@ TEST(KillPointDeathTest, StrikesAfterTheSaveAtTheOnlyPointOfARunThatEndsWithALos
 }
 
 TEST(KillPoint, SparesOtherRanksAndThoseThatFailedAlready) {
-  KillPoint point = armed({0, 3, TrainingPhase::forward, 0, Ending::kill});
+  KillPoint point = armed({0, 3, TrainingPhase::forward, 0, FailureMode::kill});
   point.at_step(3);
   point.reach(TrainingPhase::forward, 0, 1);
   point.work_as({0, 1});
   point.spend({0}, 3);
   point.reach(TrainingPhase::forward, 0, 1);
   EXPECT_TRUE(point.faults().empty());
+}
+
+// What it calculates takes three times as long; what it waits for others does not.
+TEST(KillPoint, SlowsItsRankDownToTheEndOfTheLastStep) {
+  constexpr std::chrono::milliseconds work{20};
+  const auto step = [&](KillPoint& point, std::int64_t number) {
+    const double began = record::monotonic_seconds();
+    point.at_step(number);
+    point.reach(TrainingPhase::forward, 0, 1);
+    std::this_thread::sleep_for(work);
+    point.reach(TrainingPhase::backward, 0, 1);
+    {
+      const mpi::Waiting others;
+      std::this_thread::sleep_for(work);
+    }
+    point.reach(TrainingPhase::update, 0, 1);
+    return record::monotonic_seconds() - began;
+  };
+  ProcessFault fault{1, 3, TrainingPhase::forward, 0, FailureMode::slow, record::Slowness{51, 2}};
+  KillPoint point = armed(fault);
+  EXPECT_LT(step(point, 2), 1);
+  EXPECT_GE(step(point, 3), 1);
+  EXPECT_GE(step(point, 4), 1);
+  EXPECT_LT(step(point, 5), 1);
+  fault.slowness->factor = 3;
+  KillPoint other = armed(fault);
+  EXPECT_GE(step(other, 3), 0.08);
 }
 
 TEST(KillPointDeathTest, LeavesANoteOfItsDeath) {
@@ -64,7 +94,7 @@ TEST(KillPointDeathTest, LeavesANoteOfItsDeath) {
   const double before = record::monotonic_seconds();
   EXPECT_EXIT(
       {
-        KillPoint point = armed({1, 3, TrainingPhase::forward, 0, Ending::kill}, note);
+        KillPoint point = armed({1, 3, TrainingPhase::forward, 0, FailureMode::kill}, note);
         point.at_step(3);
         point.reach(TrainingPhase::forward, 0, 1);
       },

@@ -12,7 +12,7 @@
 namespace bitrift::analyze::process_view_test {
 namespace {
 
-using record::Ending;
+using record::FailureMode;
 using record::ProcessFault;
 using record::Reason;
 using record::TrainingPhase;
@@ -41,7 +41,7 @@ design::CampaignSpec spec_of(const std::vector<std::string>& arms = {"spare"}) {
 }
 
 TrialRecord failing(TrialRecord row, int rank = 1) {
-  row.faults = std::vector<ProcessFault>{{rank, 5, TrainingPhase::forward, 0, Ending::kill}};
+  row.faults = std::vector<ProcessFault>{{rank, 5, TrainingPhase::forward, 0, FailureMode::kill}};
   return row;
 }
 

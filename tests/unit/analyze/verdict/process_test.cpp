@@ -13,7 +13,7 @@
 namespace bitrift::analyze::process_test {
 namespace {
 
-using record::Ending;
+using record::FailureMode;
 using record::FailureReason;
 using record::Outcome;
 using record::OutcomeClass;
@@ -47,7 +47,7 @@ const RecoverySpec spare = {.kind = RecoveryKind::spare, .spares = 1};
 // Rank 1 was to fail, and the run ended in this state.
 TrialRecord process_row(TrialKind kind, const std::string& stratum, const std::string& digest) {
   TrialRecord row = finished(kind, "data", stratum, 0, {{evaluation(1, 0.1, 0.97, 0.2, 0.95)}}, digest);
-  row.faults = std::vector<ProcessFault>{{1, 5, TrainingPhase::backward, 2, Ending::kill}};
+  row.faults = std::vector<ProcessFault>{{1, 5, TrainingPhase::backward, 2, FailureMode::kill}};
   return row;
 }
 

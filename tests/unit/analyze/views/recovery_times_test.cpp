@@ -7,7 +7,7 @@
 namespace bitrift::analyze::recovery_times_test {
 namespace {
 
-using record::Ending;
+using record::FailureMode;
 using record::ProcessFault;
 using record::Recovery;
 using record::TrainingPhase;
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 TrialRecord trial(const std::vector<int>& victims, const std::vector<record::RecoveryTimes>& recoveries) {
   TrialRecord row = testing::row(record::TrialKind::trial, "arm", "process.update", 0);
   std::vector<ProcessFault> faults;
-  for (const int rank : victims) faults.push_back({rank, 5, TrainingPhase::update, 0, Ending::kill});
+  for (const int rank : victims) faults.push_back({rank, 5, TrainingPhase::update, 0, FailureMode::kill});
   row.faults = faults;
   row.result = record::RunResult{};
   for (const record::RecoveryTimes& times : recoveries) {
