@@ -198,7 +198,7 @@ JobEnd run_mpirun(const Job& job) {
     LocalRanks local(child.pid(), fmt::format("{}={}", exit_code_variable, place),
                      session.path() / segment_notes);
     ended = end_of(child, code_file.get(), local, hangs, job);
-    local.clean_up();
+    local.clean_up(ended && ended->signal != 0);
   } catch (const Error& error) {
     fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
   }
@@ -206,6 +206,13 @@ JobEnd run_mpirun(const Job& job) {
   const bool began = read_word(code_file.get(), Word::begun).value_or(0) != 0;
   if (!ended) return {1, true, began};
   const ExitStatus status = *ended;
+  if (code == 0 && status.signal != 0) {
+    spdlog::warn(
+        "mpirun was ended by signal {} when the run was over: its files are complete, but the result may not "
+        "have been printed",
+        status.signal);
+    return {0, false, began, *code};
+  }
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);

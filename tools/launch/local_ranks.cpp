@@ -34,6 +34,18 @@ std::set<pid_t> children_of(pid_t process) {
   return children;
 }
 
+std::set<pid_t> all_processes() {
+  std::set<pid_t> all;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    pid_t process = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), process).ec == std::errc())
+      all.insert(process);
+  }
+  return all;
+}
+
 // Nothing once it has ended: its number may be another program's then.
 std::vector<std::string> environment_of(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/environ", process));
@@ -105,14 +117,18 @@ void LocalRanks::find_segments(pid_t rank) {
   }
 }
 
-void LocalRanks::clean_up() const {
+bool LocalRanks::is_marked(pid_t process) const {
+  const std::vector<std::string> environment = environment_of(process);
+  return std::find(environment.begin(), environment.end(), mark_) != environment.end();
+}
+
+void LocalRanks::clean_up(bool killed) const {
   constexpr auto pause = std::chrono::milliseconds(5);
   constexpr int looks = 400;
   for (int left = looks; left > 0; --left) {
     bool any = false;
-    for (const pid_t rank : seen_) {
-      const std::vector<std::string> environment = environment_of(rank);
-      if (std::find(environment.begin(), environment.end(), mark_) == environment.end()) continue;
+    for (const pid_t rank : killed ? all_processes() : seen_) {
+      if (!is_marked(rank)) continue;
       any = true;
       ::kill(rank, SIGKILL);
     }

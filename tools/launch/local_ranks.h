@@ -29,14 +29,15 @@ class LocalRanks {
   /// Those that some look() saw.
   [[nodiscard]] const std::set<pid_t>& seen() const noexcept { return seen_; }
   /// When mpirun is over: ends the ranks that it left behind, and removes the segments that it would have
-  /// removed.
-  void clean_up() const;
+  /// removed. killed: a signal ended mpirun; ranks that no look() saw may be left, too.
+  void clean_up(bool killed) const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void arrived(pid_t rank);
   void find_segments(pid_t rank);
+  [[nodiscard]] bool is_marked(pid_t process) const;
 
   pid_t launcher_;
   std::string mark_;
