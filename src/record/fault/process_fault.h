@@ -75,8 +75,8 @@ enum class FailureMode {
 };
 constexpr EnumNames<4> names_of(FailureMode) { return {"way to fail", {"kill", "stop", "exit", "slow"}}; }
 
-/// With FailureMode::slow, what the rank calculates takes `factor` times as long, to the end of the `steps`-th
-/// step; that in which it begins is the first.
+/// With FailureMode::slow, what the rank calculates takes `factor` times as long, to the end of the
+/// `steps`-th step; that in which it begins is the first.
 struct Slowness {
   double factor = 2;
   std::int64_t steps = 1;
