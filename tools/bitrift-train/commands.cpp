@@ -14,6 +14,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "complaint.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -145,10 +146,11 @@ record::RunResult run_or_die(const Plan& plan, const mpi::Environment& environme
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (plan.recovery.kind == record::RecoveryKind::none || environment.world().size() == 1) throw;
-    const std::string text = error.what();
-    spdlog::warn("rank {} ends: {}", environment.world().rank(), text.substr(0, text.find('\n')));
+    const bool alone = environment.world().size() == 1 && !launched_by_us();
+    if (plan.recovery.kind == record::RecoveryKind::none || alone) throw;
+    spdlog::warn("rank {} ends: {}", environment.world().rank(), complaint_about(error).text);
     spdlog::default_logger()->flush();
+    say_given_up();
     std::raise(SIGKILL);  // Open MPI notices no other end of a rank that is not in MPI_Finalize
     throw;
   }
@@ -310,11 +312,6 @@ void convert_precision(record::TrainingSpec& spec, record::Precision precision) 
 }
 
 }  // namespace
-
-void complain(const std::string& text) {
-  // LibTorch appends a stack trace in further lines.
-  fmt::print(stderr, "bitrift-train: error: {}\n", text.substr(0, text.find('\n')));
-}
 
 int train(const Arguments& arguments) {
   const auto make_plan = [&] {

@@ -54,7 +54,4 @@ struct Arguments {
 [[nodiscard]] int serve(const Arguments& arguments);
 [[nodiscard]] int describe(const Arguments& arguments);
 
-/// Prints "bitrift-train: error: TEXT" on one line of stderr.
-void complain(const std::string& text);
-
 }  // namespace bitrift::cli

@@ -12,6 +12,7 @@
 
 #include "checkpoint_study.h"
 #include "commands.h"
+#include "complaint.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "launch/launch.h"
@@ -176,12 +177,10 @@ int run(int count, char** words) {
 int guarded(int count, char** words) {
   try {
     return run(count, words);
-  } catch (const Error& error) {
-    complain(error.what());
-    return error.exit_code();
   } catch (const std::exception& error) {
-    complain(error.what());
-    return 3;
+    const Complaint complaint = complaint_about(error);
+    complain(complaint.text);
+    return complaint.exit_code;
   }
 }
 

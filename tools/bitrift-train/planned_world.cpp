@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "complaint.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -67,10 +68,9 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     }
     environment.abort(1);
   } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const int code = known != nullptr ? known->exit_code() : 3;
+    const auto [text, code] = complaint_about(error);
     const int rank = environment.world().rank();
-    complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, error.what()) : error.what());
+    complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, text) : text);
     leave_exit_code(code);
     environment.abort(code);
   }

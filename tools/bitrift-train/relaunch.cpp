@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "ckpt/reader.h"
+#include "complaint.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -89,8 +90,9 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
     const bool has_file = now && (now != known || reached > 0);
     const std::int64_t step = has_file ? train::integer_in(ckpt::Reader(now->path), "progress/step", 0) : 0;
     if (step <= reached) {
-      fail(ErrorCode::internal,
-           "the job lost a rank again before it came beyond step {}; it was not launched again", reached);
+      complain(fmt::format(
+          "the job lost a rank again before it came beyond step {}; it was not launched again", reached));
+      return 1;
     }
     reached = step;
     known = now;

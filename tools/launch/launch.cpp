@@ -102,7 +102,7 @@ Command mpirun_command(const Job& job, bool exit_codes_are_mine) {
 
 // Places in the file that ranks leave their words in. A byte that nobody wrote is 0; a file that ends before
 // it has no word there.
-enum class Word : off_t { begun, leave, exit_code };
+enum class Word : off_t { begun, leave, given_up, exit_code };
 
 std::optional<char> read_word(int file, Word word) {
   char byte = 0;
@@ -216,7 +216,8 @@ JobEnd run_mpirun(const Job& job) {
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
-  if (!code) return {code_of_loss(status), true, began, {}, status.signal};
+  const bool given_up = read_word(code_file.get(), Word::given_up).value_or(0) != 0;
+  if (!code) return {given_up ? 1 : code_of_loss(status), true, began, {}, status.signal};
   if (*code == 0 && status.code > killed_by_signal) {
     spdlog::warn("a rank was lost after the result was complete, which changes nothing");
     return {0, false, began, *code};
@@ -253,5 +254,7 @@ bool asked_by_driver() noexcept {
 }
 
 void say_begun() noexcept { leave_word(Word::begun, 1); }
+
+void say_given_up() noexcept { leave_word(Word::given_up, 1); }
 
 }  // namespace bitrift::cli

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of, segments
-from train_support import PROGRAM, SGD, alive, call, run, write_spec
+from train_support import ADAM, PROGRAM, SGD, alive, call, run, write_spec
 
 AGAIN = "a rank was lost before the training began; starting the ranks again (try "
 
@@ -262,6 +262,43 @@ def test_a_rank_alone_is_launched_again(base: Path, tmp_path: Path, options: tup
     assert (recovery["failed"], recovery["steps_lost"]) == ([0], 1)
     last = max((tmp_path / "run").glob("*.h5"))
     assert last.read_bytes() == (tmp_path / "golden.h5").read_bytes()
+
+
+@pytest.mark.parametrize("recovery", ["none", "shrink", "relaunch"])
+def test_a_lost_mpirun_changes_no_complete_result(
+    bases: Bases, base: Path, tmp_path: Path, scratch: Path, recovery: str
+) -> None:
+    """mpirun waits for a rank that hangs after the result was told."""
+    options = ["--on-failure", recovery, "--detect-hang", "off", "--kill", "1@2:leave=stop"]
+    out = tmp_path / "out.h5"
+    words = ["resume", base, "-o", out, "--parallel", "data", "--ranks", 2, "--steps", 2, "--json", *options]
+    job = Watched(tuple(words), scratch)
+    wait_until(lambda: (scratch / "out").read_text(), job.process)
+    (launcher,) = Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children").read_text().split()
+    os.kill(int(launcher), signal.SIGKILL)
+    ended = job.end(30, ())
+    assert (ended.code, ended.left) == (0, 0), ended.err
+    assert "mpirun was ended by signal 9 when the run was over" in ended.err
+    run("resume", base, "-o", tmp_path / "golden.h5", "--parallel", "data", "--ranks", 2, "--steps", 2)
+    assert digest(out) == digest(tmp_path / "golden.h5")
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000))
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [((), 2), (("--parallel", "data", "--ranks", 2), 2), (("--on-failure", "relaunch"), 1)],
+)
+def test_too_little_memory_is_said_in_one_line(tmp_path: Path, options: tuple[object, ...], code: int) -> None:
+    spec = write_spec(tmp_path / "spec.json", {"name": "mlp", "hidden": [20_000, 20_000]}, ADAM)
+    done = call("train", spec, "-o", tmp_path / "out.h5", "--steps", 1, *options, preexec_fn=_limit_memory)
+    assert done.returncode == code, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("bitrift-train: error: ")]
+    said = "it was not launched again" if code == 1 else "not enough memory (you tried to allocate 1600000000 bytes"
+    assert lines and all(said in line for line in lines), done.stderr
+    assert not (tmp_path / "out.h5").exists()
 
 
 LOOP = """
