@@ -51,8 +51,8 @@ inline constexpr int start_tries = 5;
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.
 void leave_exit_code(int code) noexcept;
-/// The word of a rank to run_mpirun that it is going to end itself by SIGKILL, after an error that it has
-/// told: this program is not at fault.
+/// The word of a rank to run_mpirun that it is going to end itself by SIGKILL, because of an error that it
+/// has told, and not of one in this program.
 void say_given_up() noexcept;
 /// Whether some rank has left it. False where run_mpirun did not start the job, or did so on another machine.
 [[nodiscard]] bool exit_code_left() noexcept;
