@@ -443,6 +443,8 @@ def main() -> int:
     options = parser.parse_args()
     # Kernels of cuBLAS repeat their bits only with a workspace of this size (PyTorch's notes on reproducibility).
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    # Tests that share a loaded program (tests/e2e/resident) must not share it with these: it has no device.
+    os.environ.pop("BITRIFT_RESIDENT_TOOLS", None)
     build = options.build.resolve()
     if options.fake:
         use_fake_device(build, options.fake, options.cards)

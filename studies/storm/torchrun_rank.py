@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A DistributedDataParallel training that torchrun restarts, for storm.py.
 
-torchrun --standalone --nproc-per-node 4 --max-restarts 1000 studies/torch_storm.py SPEC FOLDER STEPS EVERY PATIENCE
+torchrun --standalone --nproc-per-node 4 --max-restarts 1000 torchrun_rank.py SPEC FOLDER STEPS EVERY PATIENCE
 
 Saves a checkpoint every EVERY steps and after the last one, and continues from it after a restart. A collective call
 that takes longer than PATIENCE seconds ends its worker, so that a rank that hangs is noticed. FOLDER gets `begun` with
@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import torch
 import torch.distributed as dist
