@@ -84,21 +84,18 @@ def main() -> int:
         undisturbed.append(quiet())
         mean = sum(undisturbed) / 2
         print(f"{steps} steps; undisturbed {undisturbed[0]:.1f} s before and {undisturbed[1]:.1f} s after")
-        rows = []
+        print("| recovery | faults (kill, hang, slow) | recoveries | steps redone | samples lost ", end="")
+        print("| seconds | goodput | same file |", flush=True)
         for recovery, (ended, storm, same) in disturbed.items():
             known = ended.json()["recoveries"] if ended.code == 0 and '"recoveries"' in ended.out else []
             redone = sum(one["steps_redone"] for one in known)
             seconds = ended.ended - ended.began
             lost = "0" if same else "?"
-            rows.append(
-                f"| {recovery} | {storm} | {len(known)} | {redone} | {lost} | {seconds:.1f} | {mean / seconds:.3f} "
-                f"| {same} |"
-            )
+            print(f"| {recovery} | {storm} | {len(known)} | {redone} | {lost} ", end="")
+            print(f"| {seconds:.1f} | {mean / seconds:.3f} | {same} |", flush=True)
         for name in filter(None, options.beside.split(",")):
             spec = base.with_suffix(".json")
-            rows.append(row_of(name, RIVALS[name], spec, options.minutes, options.every, options.seed))
-        print("| recovery | faults (kill, hang, slow) | recoveries | steps redone | samples lost ", end="")
-        print("| seconds | goodput | same file |", *rows, sep="\n")
+            print(row_of(name, RIVALS[name], spec, options.minutes, options.every, options.seed), flush=True)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{os.cpu_count()} cores, load average {load}")
     return 1 if wrong else 0
