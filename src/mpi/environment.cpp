@@ -55,7 +55,7 @@ std::vector<std::string> launcher_options([[maybe_unused]] bool exit_codes_are_m
 }
 
 bool reads_device_memory() noexcept {
-#ifdef MPIX_CUDA_AWARE_SUPPORT  // 0 says what that library could do for which this was compiled
+#ifdef MPIX_CUDA_AWARE_SUPPORT  // its value is that of the library at compile time; ask the one that runs
   return MPIX_Query_cuda_support() == 1;
 #else
   return false;

@@ -124,12 +124,14 @@ def torchft(spec: Path, steps: int, every: float, seed: int, limit: float) -> Ru
     from torchft._torchft import LighthouseServer  # type: ignore[import-not-found]
 
     mark = uuid.uuid4().hex
-    lighthouse = LighthouseServer(bind="[::]:0", min_replicas=1, join_timeout_ms=100, heartbeat_timeout_ms=500)
+    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=100, heartbeat_timeout_ms=500)
     with tempfile.TemporaryDirectory(prefix="bw-", ignore_cleanup_errors=True) as place:
         folder = Path(place)
+        address = f"http://127.0.0.1:{lighthouse.address().rpartition(':')[2]}"  # it says the name of the machine
         words = [sys.executable, HERE / "torchft_rank.py", spec, folder, steps, HANG]
-        ranks = _Supervisor(list(map(str, words)), _environment(mark) | {"TORCHFT_LIGHTHOUSE": lighthouse.address()})
-        _wait_for(folder / "begun", lambda: True)
+        ranks = _Supervisor(list(map(str, words)), _environment(mark) | {"TORCHFT_LIGHTHOUSE": address})
+        start = time.monotonic()
+        _wait_for(folder / "begun", lambda: time.monotonic() < start + limit)
         storm, until = Storm(every, seed), time.monotonic() + limit
         while not ranks.done and time.monotonic() < until:
             ranks.look()

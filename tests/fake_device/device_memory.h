@@ -45,7 +45,7 @@ class DeviceMemory {
   std::map<std::size_t, std::vector<std::size_t>> free_;  ///< by size
 };
 
-/// That of a device. Never ends: threads may use it while the process does.
+/// The memory of a device. It is never destroyed: threads may use it while the process ends.
 [[nodiscard]] DeviceMemory& memory_of(int device);
 
 }  // namespace fake_device

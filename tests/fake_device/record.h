@@ -38,7 +38,7 @@ struct Record {
   void write();
 };
 
-/// That of the process. Never ends.
+/// The record of this process. It is never destroyed.
 [[nodiscard]] Record& record();
 
 }  // namespace fake_device

@@ -51,7 +51,7 @@ class KillPoint {
   /// without the time in which it waited for others.
   class Slowed {
    public:
-    /// last: the step whose end is the end of it.
+    /// last: the last slow step.
     Slowed(double factor, std::int64_t last);
     void reach();
     [[nodiscard]] std::int64_t last() const noexcept { return last_; }
