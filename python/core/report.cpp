@@ -27,7 +27,7 @@
 #include "core/file.h"
 #include "core/number/number_format.h"
 #include "design/extension.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 
 namespace bitrift::python {
 namespace {

@@ -347,6 +347,34 @@ void add_messages(Columns& columns, const std::vector<TrialLine>& lines) {
   });
 }
 
+// Only where numbers were to be struck while they were computed.
+void add_computed(Columns& columns, const std::vector<TrialLine>& lines) {
+  const auto fault_of = [](const TrialLine& line) {
+    const auto& faults = line.row->faults.computed();
+    return faults.empty() ? nullptr : &faults.front();
+  };
+  if (std::none_of(lines.begin(), lines.end(), [&](const auto& line) { return fault_of(line) != nullptr; }))
+    return;
+  columns.category("site", [fault_of](const TrialLine& line) {
+    return fault_of(line) == nullptr ? Text{} : Text(name_of(fault_of(line)->site));
+  });
+  columns.category("computed_tensor", [fault_of](const TrialLine& line) {
+    return fault_of(line) == nullptr ? Text{} : Text(fault_of(line)->tensor);
+  });
+  const auto number = [&](const char* name, auto member) {
+    columns.missing_numbers<std::int64_t>(
+        name, "int", [fault_of, member](const TrialLine& line) -> std::optional<std::int64_t> {
+          const auto* const fault = fault_of(line);
+          return fault == nullptr ? std::nullopt : std::optional<std::int64_t>(fault->*member);
+        });
+  };
+  number("step", &record::ComputeFault::step);
+  number("replica", &record::ComputeFault::replica);
+  number("micro_batch", &record::ComputeFault::micro_batch);
+  number("computed_element", &record::ComputeFault::element);
+  number("bit", &record::ComputeFault::bit);
+}
+
 // Only where links were to fail.
 void add_failed_links(Columns& columns, const std::vector<TrialLine>& lines) {
   const auto link_of = [](const TrialLine& line) {
@@ -395,6 +423,7 @@ py::list trial_columns(const std::vector<TrialLine>& lines,
   add_places(columns, lines);
   add_processes(columns, lines);
   add_messages(columns, lines);
+  add_computed(columns, lines);
   add_failed_links(columns, lines);
   return columns.take();
 }

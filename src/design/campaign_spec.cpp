@@ -9,7 +9,7 @@
 #include "core/byte_size.h"
 #include "core/error.h"
 #include "design/kind/kinds.h"
-#include "design/kind/recoveries.h"
+#include "design/kind/run/recoveries.h"
 #include "record/json/schema.h"
 #include "spec/training_parts.h"
 

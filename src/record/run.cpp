@@ -26,7 +26,8 @@ constexpr std::tuple result_keys = {
     Key{"alarm_count", &RunResult::alarm_count, Presence::unless_default},
     Key{"last_loss", &RunResult::last_loss},
     Key{"propagation", &RunResult::propagation},
-    Key{"altered_messages", &RunResult::altered_messages, Presence::unless_default}};
+    Key{"altered_messages", &RunResult::altered_messages, Presence::unless_default},
+    Key{"altered_values", &RunResult::altered_values, Presence::unless_default}};
 
 }  // namespace
 

@@ -149,6 +149,7 @@ struct RunResult {
   std::optional<std::vector<StepDrift>> propagation;
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order
   std::vector<AlteredMessage> altered_messages = {};  ///< by link faults
+  std::vector<AlteredValue> altered_values = {};      ///< by faults while computing
   std::vector<LinkReport> failed_links = {};          ///< that the run met, in order
   /// Whether ranks failed and no other rank took over their work.
   [[nodiscard]] bool lost_ranks() const noexcept {

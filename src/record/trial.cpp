@@ -43,6 +43,8 @@ Json stable_json(const TrialRecord& record) {
   put_keys(value, record, row_keys);
   if (record.faults.of_links()) {
     value["plane"] = wire_plane;
+  } else if (record.faults.of_computing()) {
+    value["plane"] = compute_plane;
   } else if (record.faults.of_bits()) {
     value["measure"] = record.measure;
     value["plane"] = record.plane;

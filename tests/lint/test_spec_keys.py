@@ -102,14 +102,15 @@ def test_campaign_keys() -> None:
     objects = {key for key in keys if key not in leaves(keys)}
     # What a list of bases holds is what one base holds; of an arm, `parallel` is that of a training.
     apart = ("arms[].parallel.", "arms[].guards.", "arms[].recovery.", "strata.models[]", "strata.process.",
-             "strata.wire.", "strata.link.", "sampling.", "propagation.", "scale", "base[].")  # fmt: skip
+             "strata.wire.", "strata.link.", "strata.compute.", "sampling.", "propagation.", "scale",
+             "base[].")  # fmt: skip
     assert {key for key in keys - named - objects if not key.startswith(apart)} == set()
 
 
-@pytest.mark.parametrize("kind", ["process", "wire", "link"])
+@pytest.mark.parametrize("kind", ["process", "wire", "link", "compute"])
 def test_strata_keys(kind: str) -> None:
     text = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
-    kept = {"process": {"points"}, "wire": {"messages"}, "link": {"steps_per_epoch"}}[kind]  # in campaign.json only
+    kept = {"process": {"points"}, "wire": {"messages"}, "link": {"steps_per_epoch"}, "compute": {"computations"}}[kind]
     for key in kept:
         assert f"`strata.{kind}.{key}`; a spec must not contain this key" in " ".join(text.split())
     assert documented(text, f"key of `strata.{kind}`") | kept == below(keys_of("campaign"), f"strata.{kind}")

@@ -28,7 +28,8 @@
 #include "record/provenance.h"
 #include "relaunch.h"
 #include "run_report.h"
-#include "train/run/describe.h"
+#include "strike_options.h"
+#include "train/describe/describe.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
 #include "train/state/checkpoint_clock.h"
@@ -66,6 +67,7 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
   options.process_faults = plan.kills;
   options.link_faults = plan.links.flips;
   options.failed_links = plan.links.failures;
+  options.compute_faults = plan.strikes;
   options.death_note = death_note_file();
   options.command = own_command(arguments);
   return options;
@@ -259,6 +261,7 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
   plan.hang_limit = chosen_hang_limit(arguments.recovery, plan.recovery.kind, plan.parallel,
                                       launched_by_us() || !mpi::started_by_launcher());
   plan.links = chosen_links(arguments.links, plan.parallel, plan.recovery.kind);
+  plan.strikes = chosen_strikes(arguments.strikes, plan.parallel, plan.recovery.kind);
   if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
          name_of(plan.recovery.kind));
@@ -271,9 +274,11 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
 }
 
 // epochs: that a run may take.
-void check_links(const Arguments& arguments, const Plan& plan, std::int64_t epochs) {
+void check_faults(const Arguments& arguments, const Plan& plan, std::int64_t epochs) {
   const std::int64_t an_epoch = plan.data->train_size() / plan.spec.batch_size;
-  check_links(plan.links, plan.spec, plan.parallel, *plan.data, arguments.steps.value_or(epochs * an_epoch));
+  const std::int64_t steps = arguments.steps.value_or(epochs * an_epoch);
+  check_links(plan.links, plan.spec, plan.parallel, *plan.data, steps);
+  check_strikes(plan.strikes, plan.spec, plan.parallel, *plan.data, steps);
 }
 
 // The file that `resume` begins with: of a folder the newest valid one. All ranks take that of rank 0.
@@ -319,7 +324,7 @@ int train(const Arguments& arguments) {
     plan.parallel = chosen_parallel(arguments.parallel, plan.spec.parallel);
     choose_recovery(arguments, plan);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
-    check_links(arguments, plan, arguments.epochs.value_or(plan.spec.epochs));
+    check_faults(arguments, plan, arguments.epochs.value_or(plan.spec.epochs));
     return plan;
   };
   return in_planned_world(arguments, {.make_plan = make_plan},
@@ -368,9 +373,9 @@ int resume(const Arguments& given) {
     plan.continues_folder = plan.output.is_folder() && names_folder(given.input) &&
                             std::filesystem::equivalent(given.input, given.output, ignored);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
-    check_links(arguments, plan,
-                arguments.epochs.value_or(std::max<std::int64_t>(
-                    0, plan.spec.epochs - train::integer_in(*plan.checkpoint, "progress/epoch", 0))));
+    check_faults(arguments, plan,
+                 arguments.epochs.value_or(std::max<std::int64_t>(
+                     0, plan.spec.epochs - train::integer_in(*plan.checkpoint, "progress/epoch", 0))));
     return plan;
   };
   return in_planned_world(arguments, {prepare, make_plan}, [&](mpi::Environment& environment, Plan& plan) {

@@ -30,6 +30,7 @@ struct Arguments {
   GuardArguments guards;                   ///< resume
   RecoveryArguments recovery;              ///< train, resume
   LinkArguments links;                     ///< the same
+  std::vector<std::string> strikes;        ///< the same
   CheckpointArguments checkpoints;         ///< train, resume
   FormatArguments format;                  ///< train, resume
   bool json = false;

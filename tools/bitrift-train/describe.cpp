@@ -1,4 +1,4 @@
-#include "train/run/describe.h"
+#include "train/describe/describe.h"
 
 #include <cstdio>
 

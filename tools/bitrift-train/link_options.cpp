@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "record/fault/message_map.h"
-#include "train/run/describe.h"
+#include "train/describe/describe.h"
 
 namespace bitrift::cli {
 

@@ -20,6 +20,7 @@
 #include "options/one_of.h"
 #include "options/whole_number.h"
 #include "record/provenance.h"
+#include "strike_options.h"
 
 namespace bitrift::cli {
 namespace {
@@ -44,6 +45,7 @@ void add_run_options(CLI::App* command, Arguments& arguments, const char* usual)
   add_checkpoint_options(command, arguments.checkpoints);
   add_recovery_options(command, arguments.recovery);
   add_link_options(command, arguments.links);
+  add_strike_option(command, arguments.strikes);
   add_format_option(command, arguments.format);
   // Both for run_with_relaunches().
   command->add_option("--relaunched", arguments.relaunched)->group("");

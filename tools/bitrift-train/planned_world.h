@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "mpi/environment.h"
 #include "output_place.h"
+#include "record/fault/compute_fault.h"
 #include "sink/format/write_format.h"
 #include "train/recover/team.h"
 
@@ -31,7 +32,8 @@ struct Plan {
   record::RecoverySpec recovery = {};
   HangLimit hang_limit = {};
   std::vector<record::ProcessFault> kills = {};
-  LinkPlan links = {};  ///< each of which exists
+  LinkPlan links = {};                             ///< each of which exists
+  std::vector<record::ComputeFault> strikes = {};  ///< the same
   record::CheckpointPolicy checkpoints = {};
   OutputPlace output = {};
   ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;  ///< of what is written

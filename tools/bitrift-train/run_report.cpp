@@ -40,6 +40,12 @@ void print_altered(const record::AlteredMessage& altered) {
              altered.chunk, name_of(altered.kind), altered.old_pattern, altered.new_pattern);
 }
 
+void print_value(const record::AlteredValue& altered) {
+  fmt::print("struck {}, {}: {:#x} -> {:#x}{}\n", described(altered.fault), altered.dtype,
+             altered.old_pattern, altered.new_pattern,
+             altered.times > 1 ? fmt::format(", {} times", altered.times) : "");
+}
+
 void print_link(const record::LinkReport& failed) {
   const auto ms = [](const std::optional<double>& seconds) {
     return seconds ? fmt::format("{:.3g} ms", *seconds * 1000) : std::string("-");
@@ -68,6 +74,7 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
   if (!arguments.json) {
     print_table(result);
     for (const record::AlteredMessage& altered : result.altered_messages) print_altered(altered);
+    for (const record::AlteredValue& altered : result.altered_values) print_value(altered);
     for (const record::LinkReport& failed : result.failed_links) print_link(failed);
     if (result.status != record::RunStatus::done) return;
     for (const record::Recovery& recovery : result.recoveries) print_recovery(recovery);

@@ -8,7 +8,7 @@
 #include "analyze/views/columns.h"
 #include "analyze/views/counted_rows.h"
 #include "core/error.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 
 namespace bitrift::analyze {
 namespace {

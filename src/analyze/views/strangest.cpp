@@ -83,6 +83,10 @@ double largest_change(const record::TrialRecord& row) {
     if (const auto format = number_format(message.dtype))
       add(*format, message.old_pattern, message.new_pattern);
   }
+  for (const record::AlteredValue& altered : row.result->altered_values) {
+    if (const auto format = number_format(altered.dtype))
+      add(*format, altered.old_pattern, altered.new_pattern);
+  }
   return largest;
 }
 

@@ -82,6 +82,14 @@ void add_columns(const std::vector<record::LinkFault>& faults, const TrialLine& 
   value["message"] = known ? Json(result->altered_messages.front()) : Json{{"link", faults.front()}};
 }
 
+// The number that was struck; its patterns are known if the run reports them.
+void add_columns(const std::vector<record::ComputeFault>& faults, const TrialLine& line, Json& value) {
+  const auto& result = line.row->result;
+  const bool known = result && !result->altered_values.empty();
+  value["altered_value"] =
+      known ? Json(result->altered_values.front()) : Json{{"compute", record::to_json(faults.front())}};
+}
+
 // The failed link, and its cost if the run reports it.
 void add_columns(const std::vector<record::FailedLink>& links, const TrialLine& line, Json& value) {
   const auto& result = line.row->result;

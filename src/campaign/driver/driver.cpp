@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/process/host.h"
-#include "design/kind/run_landing.h"
+#include "design/kind/run/run_landing.h"
 #include "record/json/json_diff.h"
 #include "record/provenance.h"
 
@@ -24,13 +24,14 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The faults that a run met: altered messages, and ranks or links that failed.
+// The faults that a run met: altered messages and numbers, and ranks or links that failed.
 std::string met_by(const record::RunResult& result) {
   std::vector<std::string> met;
   for (const record::Recovery& recovery : result.recoveries)
     met.push_back(fmt::format("rank {}", fmt::join(recovery.failed, ", ")));
   for (const record::AlteredMessage& altered : result.altered_messages)
     met.push_back(described(altered.fault));
+  for (const record::AlteredValue& altered : result.altered_values) met.push_back(described(altered.fault));
   for (const record::LinkReport& failed : result.failed_links) met.push_back(described(failed.link));
   return list_of(met);
 }

@@ -12,7 +12,7 @@
 #include "ckpt/set/checkpoint_files.h"
 #include "core/byte_size.h"
 #include "core/error.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 
 namespace bitrift::campaign {
 namespace {

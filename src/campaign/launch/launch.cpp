@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 
 namespace bitrift::campaign {
 namespace {

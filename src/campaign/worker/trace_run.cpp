@@ -57,6 +57,12 @@ void refuse_on_the_way(const std::string& id, const std::vector<record::FailedLi
        links.front().kind == record::LinkFailure::dead ? "kill" : "slow", to_text(links.front()));
 }
 
+void refuse_on_the_way(const std::string& id, const std::vector<record::ComputeFault>& faults) {
+  fail(ErrorCode::unsupported,
+       "--trace: {}: a number is struck while it is computed; trace it with bitrift-train resume --strike {}",
+       id, to_text(faults.front()));
+}
+
 }  // namespace
 
 void check_traceable(const design::CampaignSpec& spec, const record::TrialSpec& run) {

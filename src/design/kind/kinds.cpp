@@ -8,10 +8,11 @@
 
 #include "core/error.h"
 #include "design/kind/bit_strata.h"
-#include "design/kind/link_strata.h"
 #include "design/kind/model_strata.h"
-#include "design/kind/process_strata.h"
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/compute_strata.h"
+#include "design/kind/run/link_strata.h"
+#include "design/kind/run/process_strata.h"
+#include "design/kind/run/wire_strata.h"
 
 namespace bitrift::design {
 namespace {
@@ -35,6 +36,8 @@ const std::array entries = {
     entry<ProcessStrata>("process", process_strata_from, "ranks that fail alter no tensor"),
     entry<WireStrata>("wire", wire_strata_from, "links alter messages of gradients and no tensor"),
     entry<LinkStrata>("link", link_strata_from, "links that fail alter no tensor"),
+    entry<ComputeStrata>("compute", compute_strata_from,
+                         "faults while computing alter no tensor of a file; give strata.compute.tensors"),
 };
 
 // The kind that the keys show. A document with only one of `roles` and `fields` is one of bits, in which the
@@ -46,7 +49,8 @@ const Entry& shown_by(const Document& document) {
   };
   if (std::ranges::count_if(entries, shows) != 1) {
     fail(ErrorCode::bad_input,
-         "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process', or 'wire', or 'link'",
+         "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process', or 'wire', or 'link', "
+         "or 'compute'",
          document.place("/strata"));
   }
   return *std::ranges::find_if(entries, shows);

@@ -73,6 +73,7 @@ StageOutput Stage::forward(torch::Tensor x, const Pass& pass) {
   StageOutput output;
   for (const auto& layer : layers_) {
     x = layer->forward(x, pass);
+    if (pass.tap != nullptr) x = pass.tap->output(layer->name(), std::move(x));
     if (pass.training && layer->has_auxiliary()) output.auxiliary.push_back(layer->auxiliary(x, pass));
   }
   output.y = std::move(x);

@@ -9,6 +9,14 @@
 
 namespace bitrift::nn {
 
+/// Looks at the outputs of layers in a forward pass, and may replace them.
+class OutputTap {
+ public:
+  virtual ~OutputTap() = default;
+  /// y: [rows, output_shape...] of the layer of this name. Returns what the layers after it see.
+  [[nodiscard]] virtual torch::Tensor output(const std::string& layer, torch::Tensor y) = 0;
+};
+
 /// One pass over some rows. Everything random in it is a function of these values, so that a mask does not
 /// depend on how the rows are distributed over ranks and micro-batches.
 struct Pass {
@@ -16,6 +24,7 @@ struct Pass {
   std::uint64_t seed = 0;                      ///< of the run
   std::int64_t step = 0;                       ///< optimizer steps completed before this pass
   std::span<const std::int64_t> samples = {};  ///< index in the data set of each row; needed in training
+  OutputTap* tap = nullptr;                    ///< where there is one
 };
 
 /// In training: x with each element zeroed with probability p and all other elements multiplied by 1/(1 - p),

@@ -18,6 +18,15 @@ namespace {
 const char* key_of(const ProcessFault&) { return "process"; }
 const char* key_of(const LinkFault&) { return "link"; }
 const char* key_of(const FailedLink&) { return "failed_link"; }
+const char* key_of(const ComputeFault&) { return "compute"; }
+
+// Empty if the faults are of another kind.
+template <typename Fault, typename Variant>
+const std::vector<Fault>& list_of(const Variant& faults) noexcept {
+  static const std::vector<Fault> none;
+  const auto* const list = std::get_if<std::vector<Fault>>(&faults);
+  return list == nullptr ? none : *list;
+}
 
 // " (1 -> 0.5)"; "" where the patterns are not those of a number.
 std::string as_numbers(const AppliedFault& fault) {
@@ -44,23 +53,13 @@ FaultList& Faults::bits() {
   return std::get<FaultList>(faults_);
 }
 
-const std::vector<ProcessFault>& Faults::processes() const noexcept {
-  static const std::vector<ProcessFault> none;
-  const auto* const list = std::get_if<std::vector<ProcessFault>>(&faults_);
-  return list == nullptr ? none : *list;
-}
+const std::vector<ProcessFault>& Faults::processes() const noexcept { return list_of<ProcessFault>(faults_); }
 
-const std::vector<LinkFault>& Faults::links() const noexcept {
-  static const std::vector<LinkFault> none;
-  const auto* const list = std::get_if<std::vector<LinkFault>>(&faults_);
-  return list == nullptr ? none : *list;
-}
+const std::vector<LinkFault>& Faults::links() const noexcept { return list_of<LinkFault>(faults_); }
 
-const std::vector<FailedLink>& Faults::failed_links() const noexcept {
-  static const std::vector<FailedLink> none;
-  const auto* const list = std::get_if<std::vector<FailedLink>>(&faults_);
-  return list == nullptr ? none : *list;
-}
+const std::vector<FailedLink>& Faults::failed_links() const noexcept { return list_of<FailedLink>(faults_); }
+
+const std::vector<ComputeFault>& Faults::computed() const noexcept { return list_of<ComputeFault>(faults_); }
 
 std::string described(const AppliedFault& fault) {
   return fmt::format("{}[{}] bit {} {:#x} -> {:#x}{}", fault.tensor, fault.element,
@@ -73,6 +72,12 @@ std::string described(const LinkFault& fault) { return "message " + to_text(faul
 
 std::string described(const FailedLink& link) {
   return fmt::format("{} link {}", name_of(link.kind), to_text(link));
+}
+
+std::string described(const ComputeFault& fault) {
+  std::string text = to_text(fault);
+  text[text.find(':')] = ' ';
+  return text;
 }
 
 std::string described(const Faults& faults, std::size_t most) {
@@ -104,6 +109,7 @@ void from_json(const Json& value, Faults& faults) {
   std::vector<ProcessFault> processes;
   std::vector<LinkFault> links;
   std::vector<FailedLink> failed;
+  std::vector<ComputeFault> computed;
   for (const Json& fault : value) {
     if (fault.contains("process")) {
       processes.push_back(fault.at("process").get<ProcessFault>());
@@ -111,19 +117,27 @@ void from_json(const Json& value, Faults& faults) {
       links.push_back(fault.at("link").get<LinkFault>());
     } else if (fault.contains("failed_link")) {
       failed.push_back(failed_link_from_json(fault.at("failed_link")));
+    } else if (fault.contains("compute")) {
+      computed.push_back(compute_fault_from_json(fault.at("compute")));
     } else {
       bits.append(applied_fault_from_json(fault));
     }
   }
-  const int kinds = (bits.empty() ? 0 : 1) + (processes.empty() ? 0 : 1) + (links.empty() ? 0 : 1) +
-                    (failed.empty() ? 0 : 1);
+  int kinds = bits.empty() ? 0 : 1;
+  faults = std::move(bits);
+  const auto take = [&](auto& list) {
+    if (list.empty()) return;
+    ++kinds;
+    faults = std::move(list);
+  };
+  take(processes);
+  take(links);
+  take(failed);
+  take(computed);
   if (kinds > 1)
     fail(ErrorCode::bad_file,
-         "'faults' mixes altered bits, processes that fail, altered messages and failed links");
-  faults = std::move(bits);
-  if (!processes.empty()) faults = std::move(processes);
-  if (!links.empty()) faults = std::move(links);
-  if (!failed.empty()) faults = std::move(failed);
+         "'faults' mixes altered bits, processes that fail, altered messages, failed links and numbers that "
+         "are computed wrong");
 }
 
 }  // namespace bitrift::record

@@ -11,8 +11,8 @@
 #include "mpi/mesh_allreduce.h"
 #include "mpi/ordered_sum.h"
 #include "spec/mesh_spec.h"
+#include "train/fault/faulty_links.h"
 #include "train/parallel/rank_layout.h"
-#include "train/step/faulty_links.h"
 
 namespace bitrift::train {
 

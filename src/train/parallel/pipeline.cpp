@@ -27,14 +27,15 @@ struct InFlight {
 class Pipeline : public Executor {
  public:
   Pipeline(nn::Stage& stage, const Layout& layout, const Precision& precision,
-           record::PipelineSchedule schedule, int micro_batches, KillPoint& kill_point)
+           record::PipelineSchedule schedule, int micro_batches, KillPoint& kill_point, ComputeFlips& flips)
       : stage_(stage),
         layout_(layout),
         transfer_(layout.world),
         precision_(precision),
         one_forward_one_backward_(schedule == record::PipelineSchedule::one_forward_one_backward),
         micro_batches_(micro_batches),
-        kill_point_(kill_point) {}
+        kill_point_(kill_point),
+        flips_(flips) {}
 
   Tally run(const StepInput& step, int replica, const std::vector<MicroBatch>& micro,
             const std::function<void()>& before_last_backward) override {
@@ -119,8 +120,11 @@ class Pipeline : public Executor {
       flight.input = receive_activation(rows, forward_tag(m), header);
       flight.input.requires_grad_(true);
     }
-    const nn::StageOutput output = apply(
-        flight.input, {.training = true, .seed = step.seed, .step = step.step, .samples = part.samples});
+    const nn::StageOutput output = apply(flight.input, {.training = true,
+                                                        .seed = step.seed,
+                                                        .step = step.step,
+                                                        .samples = part.samples,
+                                                        .tap = flips_.tap(replica_, m)});
     flight.output = output.y;
     const torch::Tensor targets = last() || !output.auxiliary.empty()
                                       ? part.batch.targets.to(stage_.placement().device)
@@ -196,6 +200,7 @@ class Pipeline : public Executor {
   bool one_forward_one_backward_;
   int micro_batches_;
   KillPoint& kill_point_;
+  ComputeFlips& flips_;
   int replica_ = 0;
   std::deque<InFlight> in_flight_;
   Tally tally_;
@@ -205,8 +210,8 @@ class Pipeline : public Executor {
 
 std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const Layout& layout, const Precision& precision,
                                         record::PipelineSchedule schedule, int micro_batches,
-                                        KillPoint& kill_point) {
-  return std::make_unique<Pipeline>(stage, layout, precision, schedule, micro_batches, kill_point);
+                                        KillPoint& kill_point, ComputeFlips& flips) {
+  return std::make_unique<Pipeline>(stage, layout, precision, schedule, micro_batches, kill_point, flips);
 }
 
 }  // namespace bitrift::train

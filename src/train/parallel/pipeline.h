@@ -4,9 +4,10 @@
 #include <memory>
 
 #include "spec/parallel.h"
+#include "train/fault/compute_flips.h"
+#include "train/fault/kill_point.h"
 #include "train/parallel/executor.h"
 #include "train/parallel/rank_layout.h"
-#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -19,6 +20,6 @@ namespace bitrift::train {
 [[nodiscard]] std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const Layout& layout,
                                                       const Precision& precision,
                                                       record::PipelineSchedule schedule, int micro_batches,
-                                                      KillPoint& kill_point);
+                                                      KillPoint& kill_point, ComputeFlips& flips);
 
 }  // namespace bitrift::train

@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
 struct BucketMember {
+  std::string key;
   torch::Tensor parameter;
   std::int64_t start = 0;                  // element in the bucket
   std::vector<torch::Tensor> places = {};  // its part of each flat array
@@ -40,13 +41,14 @@ template <typename T>
 class BucketReducer : public Reducer {
  public:
   BucketReducer(const std::vector<nn::Slot>& slots, const Layout& layout, bool scale_first,
-                KillPoint& kill_point, FaultyLinks& links)
+                KillPoint& kill_point, FaultyLinks& links, ComputeFlips& flips)
       : layout_(layout),
         scale_first_(scale_first),
         share_(1.0 / layout.replica_count()),
         mine_(layout.replicas.size()),
         kill_point_(kill_point),
-        links_(links) {
+        links_(links),
+        flips_(flips) {
     fill_buckets(slots);
     std::shared_ptr<const mpi::LocalSchedule> schedule;
     if (layout.mesh) schedule = plan_share(*layout.mesh, largest_bucket(), layout.peers.rank());
@@ -150,7 +152,7 @@ class BucketReducer : public Reducer {
     for (const nn::Slot& slot : std::views::reverse(slots)) {
       if (!slot.trained) continue;
       if (size == 0) buckets_.emplace_back();
-      buckets_.back().members.push_back({slot.value, size});
+      buckets_.back().members.push_back({slot.key, slot.value, size});
       size += slot.value.numel();
       if (size * static_cast<std::int64_t>(sizeof(T)) >= bucket_bytes) close();
     }
@@ -167,6 +169,7 @@ class BucketReducer : public Reducer {
   // sign that plain PyTorch keeps.
   void take(Bucket<T>& bucket, BucketMember& member) {
     const torch::NoGradGuard no_grad;
+    flips_.weight_gradient(layout_.replicas[index_], member.key, member.parameter.grad());
     torch::Tensor& place = member.places[index_];
     place.copy_(member.parameter.grad());
     if (scale_first_) place.mul_(share_);
@@ -202,6 +205,7 @@ class BucketReducer : public Reducer {
   std::size_t mine_;  // number of replicas that this rank computes
   KillPoint& kill_point_;
   FaultyLinks& links_;
+  ComputeFlips& flips_;
   bool armed_ = false;
   std::size_t index_ = 0;            // of the current replica
   std::exception_ptr failure_ = {};  // death of a peer in a sum that was started or advanced within a pass
@@ -210,29 +214,36 @@ class BucketReducer : public Reducer {
 
 class NoReducer : public Reducer {
  public:
-  explicit NoReducer(KillPoint& kill_point) : kill_point_(kill_point) {}
+  NoReducer(std::vector<nn::Slot> slots, KillPoint& kill_point, ComputeFlips& flips)
+      : slots_(std::move(slots)), kill_point_(kill_point), flips_(flips) {}
   void arm(std::size_t /*index*/) override {}
-  void taken() override {}
+  void taken() override {
+    for (const nn::Slot& slot : slots_) {
+      if (flips_.near() && slot.trained) flips_.weight_gradient(0, slot.key, slot.value.grad());
+    }
+  }
   void finish() override { kill_point_.reach(record::TrainingPhase::reduce, 0, 1); }
   void route(const record::MeshSpec& /*mesh*/) override {}
 
  private:
+  std::vector<nn::Slot> slots_;
   KillPoint& kill_point_;
+  ComputeFlips& flips_;
 };
 
 }  // namespace
 
 std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots, const Layout& layout,
                                              record::Semantics semantics, KillPoint& kill_point,
-                                             FaultyLinks& links) {
-  if (layout.replica_count() == 1) return std::make_unique<NoReducer>(kill_point);
+                                             FaultyLinks& links, ComputeFlips& flips) {
+  if (layout.replica_count() == 1) return std::make_unique<NoReducer>(slots, kill_point, flips);
   const bool scale_first = semantics == record::Semantics::ddp;
   const auto trained =
       std::find_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.trained; });
   if (trained != slots.end() && trained->value.scalar_type() == torch::kFloat64) {
-    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point, links);
+    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point, links, flips);
   }
-  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point, links);
+  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point, links, flips);
 }
 
 std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,

@@ -8,9 +8,10 @@
 
 #include "nn/layer/layer.h"
 #include "spec/parallel.h"
+#include "train/fault/compute_flips.h"
+#include "train/fault/faulty_links.h"
+#include "train/fault/kill_point.h"
 #include "train/parallel/rank_layout.h"
-#include "train/step/faulty_links.h"
-#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -39,7 +40,8 @@ class Reducer {
 /// replica: nothing is touched. The slots' tensors must outlive it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const Layout& layout, record::Semantics semantics,
-                                                           KillPoint& kill_point, FaultyLinks& links);
+                                                           KillPoint& kill_point, FaultyLinks& links,
+                                                           ComputeFlips& flips);
 
 /// Elements of the buckets that the gradients of tensors of these sizes fill, in the order of a model.
 [[nodiscard]] std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,

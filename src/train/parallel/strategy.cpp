@@ -12,9 +12,10 @@ namespace {
 
 std::unique_ptr<Executor> make_executor(nn::Stage& stage, const Layout& layout,
                                         const record::Parallel& parallel, const Precision& precision,
-                                        KillPoint& kill_point) {
-  if (layout.stages() == 1) return make_whole(stage, precision, kill_point);
-  return make_pipeline(stage, layout, precision, parallel.schedule, parallel.micro_batches, kill_point);
+                                        KillPoint& kill_point, ComputeFlips& flips) {
+  if (layout.stages() == 1) return make_whole(stage, precision, kill_point, flips);
+  return make_pipeline(stage, layout, precision, parallel.schedule, parallel.micro_batches, kill_point,
+                       flips);
 }
 
 void broadcast_group(const std::vector<torch::Tensor>& tensors, const mpi::Communicator& communicator,
@@ -57,14 +58,14 @@ void broadcast_tensors(const std::vector<torch::Tensor>& tensors, const mpi::Com
 
 Strategy::Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel,
                    const nn::Dataset& data, const Precision& precision, const StrategyOptions& options,
-                   KillPoint& kill_point, FaultyLinks& links)
+                   KillPoint& kill_point, FaultyLinks& links, ComputeFlips& flips)
     : stage_(stage),
       layout_(layout),
       data_(data),
       micro_batches_(parallel.micro_batches),
       shared_buffers_(parallel.semantics == record::Semantics::ddp),
-      executor_(make_executor(stage, layout, parallel, precision, kill_point)),
-      reducer_(make_bucket_reducer(stage.slots(), layout, parallel.semantics, kill_point, links)) {
+      executor_(make_executor(stage, layout, parallel, precision, kill_point, flips)),
+      reducer_(make_bucket_reducer(stage.slots(), layout, parallel.semantics, kill_point, links, flips)) {
   for (const int replica : layout.replicas) {
     feeds_.push_back(std::make_unique<Feed>(data, replica, layout.replica_count(), parallel.micro_batches,
                                             executor_->needs_batches(), options.ahead));

@@ -10,12 +10,13 @@
 #include "dataset/dataset.h"
 #include "nn/layer/model.h"
 #include "spec/parallel.h"
+#include "train/fault/compute_flips.h"
+#include "train/fault/faulty_links.h"
+#include "train/fault/kill_point.h"
 #include "train/parallel/executor.h"
 #include "train/parallel/rank_layout.h"
 #include "train/parallel/reducer.h"
-#include "train/step/faulty_links.h"
 #include "train/step/feed.h"
-#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -72,7 +73,7 @@ class Strategy {
   /// Collective where norms are exchanged.
   Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel, const nn::Dataset& data,
            const Precision& precision, const StrategyOptions& options, KillPoint& kill_point,
-           FaultyLinks& links);
+           FaultyLinks& links, ComputeFlips& flips);
 
   /// Forward and backward of one global batch. Leaves in each parameter the gradient of the mean loss over
   /// the batch (times step.loss_scale), the same on all replicas; buffers are replica 0's under ddp, each

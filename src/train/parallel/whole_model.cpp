@@ -9,10 +9,10 @@ namespace {
 
 class Whole : public Executor {
  public:
-  Whole(nn::Stage& stage, const Precision& precision, KillPoint& kill_point)
-      : stage_(stage), precision_(precision), kill_point_(kill_point) {}
+  Whole(nn::Stage& stage, const Precision& precision, KillPoint& kill_point, ComputeFlips& flips)
+      : stage_(stage), precision_(precision), kill_point_(kill_point), flips_(flips) {}
 
-  Tally run(const StepInput& step, int /*replica*/, const std::vector<MicroBatch>& micro,
+  Tally run(const StepInput& step, int replica, const std::vector<MicroBatch>& micro,
             const std::function<void()>& before_last_backward) override {
     Tally tally;
     const auto count = static_cast<int>(micro.size());
@@ -20,9 +20,11 @@ class Whole : public Executor {
       const MicroBatch& part = micro[static_cast<std::size_t>(m)];
       const torch::Tensor targets = part.batch.targets.to(device());
       kill_point_.reach(record::TrainingPhase::forward, m, count);
-      const nn::StageOutput output =
-          forward(part.batch.inputs,
-                  {.training = true, .seed = step.seed, .step = step.step, .samples = part.samples});
+      const nn::StageOutput output = forward(part.batch.inputs, {.training = true,
+                                                                 .seed = step.seed,
+                                                                 .step = step.step,
+                                                                 .samples = part.samples,
+                                                                 .tap = flips_.tap(replica, m)});
       torch::Tensor loss = cross_entropy(output.y, targets);
       for (const torch::Tensor& logits : output.auxiliary)
         loss = loss + cross_entropy(logits, targets) * nn::auxiliary_weight;
@@ -72,12 +74,14 @@ class Whole : public Executor {
   nn::Stage& stage_;
   Precision precision_;
   KillPoint& kill_point_;
+  ComputeFlips& flips_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision, KillPoint& kill_point) {
-  return std::make_unique<Whole>(stage, precision, kill_point);
+std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision, KillPoint& kill_point,
+                                     ComputeFlips& flips) {
+  return std::make_unique<Whole>(stage, precision, kill_point, flips);
 }
 
 }  // namespace bitrift::train

@@ -3,13 +3,14 @@
 
 #include <memory>
 
+#include "train/fault/compute_flips.h"
+#include "train/fault/kill_point.h"
 #include "train/parallel/executor.h"
-#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
 /// The whole model on this rank.
 [[nodiscard]] std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision,
-                                                   KillPoint& kill_point);
+                                                   KillPoint& kill_point, ComputeFlips& flips);
 
 }  // namespace bitrift::train

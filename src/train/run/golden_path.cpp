@@ -45,7 +45,7 @@ bool GoldenPath::meets(RunProgress& run, const Terms& terms) {
   for (const record::ProcessFault& fault : state_.kill_point.faults()) {
     if (fault.step >= steps) return false;
   }
-  if (state_.links.flips.due_after(steps)) return false;
+  if (state_.links.flips.due_after(steps) || state_.flips.due_after(steps)) return false;
   // The cost of failed links is measured to the end.
   if (state_.links.failures.any()) return false;
   const Trajectory::Mark& mark = golden.marks[at - 1];

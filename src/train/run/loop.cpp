@@ -51,6 +51,8 @@ record::RunResult Loop::run() {
     }
     for (const record::LinkFault& fault : state_.links.flips.missing(run_.result))
       spdlog::warn("a message was to be altered at {}, which the run never reached", record::to_text(fault));
+    for (const record::ComputeFault& fault : state_.flips.missing(run_.result))
+      spdlog::warn("a number was to be struck at {}, which the run never reached", record::to_text(fault));
     for (const record::FailedLink& link : state_.links.failures.missing(run_.result))
       spdlog::warn("a link was to be {} at {}, which the run never reached", name_of(link.kind),
                    record::to_text(link));
@@ -58,6 +60,7 @@ record::RunResult Loop::run() {
   state_.kill_point.disarm();
   state_.links.flips.arm({});
   state_.links.failures.arm({});
+  state_.flips.arm({});
   state_.restore_links();
   return std::move(run_.result);
 }
@@ -122,6 +125,7 @@ void Loop::step() {
   }
   state_.kill_point.at_step(run_.result.steps + 1);
   state_.links.at_step(run_.result.steps + 1);
+  state_.flips.at_step(run_.result.steps + 1);
   const std::string refusal = state_.meet_failed_links(run_.result);
   if (!refusal.empty()) return lose(refusal);
   const std::span<const std::int64_t> batch = state_.next_batch();
@@ -259,6 +263,7 @@ void Loop::finish() {
   whole.propagation = states_->gather();
   state_.links.flips.gather(state_.layout().world, whole);
   state_.links.failures.gather(state_.layout().world, whole);
+  state_.flips.gather(state_.layout().world, whole);
   run_.result = std::move(whole);
   state_.guards.clear();
   if (options_.keep_golden) golden_.keep(run_.result, options_.order);
@@ -272,6 +277,7 @@ void Loop::begin_team() {
   state_.kill_point.arm(options_.process_faults, options_.death_note);
   state_.links.flips.arm(options_.link_faults);
   state_.links.failures.arm(options_.failed_links);
+  state_.flips.arm(options_.compute_faults);
   if (options_.relaunched) begin_again();
   if (!state_.team.may_lose()) return;
   if (state_.team.is_newcomer()) return recover_from_loss();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "record/fault/compute_fault.h"
 #include "record/fault/failed_link.h"
 #include "record/fault/link_fault.h"
 #include "record/fault/process_fault.h"
@@ -43,6 +44,7 @@ struct RunOptions : Terms {
   std::vector<record::ProcessFault> process_faults = {};
   std::vector<record::LinkFault> link_faults = {};    ///< of a run on a mesh
   std::vector<record::FailedLink> failed_links = {};  ///< the same
+  std::vector<record::ComputeFault> compute_faults = {};
   std::filesystem::path death_note = {};
   std::vector<std::string> command = {};
   std::optional<record::Relaunch> relaunched = {};  ///< the loss after which the job was launched again

@@ -106,7 +106,7 @@ void TrainerState::start_work(bool fresh) {
   kill_point.work_as(map.seats(rank));
   strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
                                          StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
-                                         kill_point, links);
+                                         kill_point, links, flips);
   if (!session_->shard().sharded()) return;
   std::vector<torch::Tensor> parameters;
   for (const Optimizer::Parameter& parameter : session_->optimizer().parameters())
@@ -140,7 +140,8 @@ void TrainerState::warm_up() {
   std::iota(batch.begin(), batch.end(), 0);
   KillPoint none;
   FaultyLinks no_links;
-  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none, no_links);
+  ComputeFlips no_flips;
+  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none, no_links, no_flips);
   (void)work.gradients({.batch = batch, .seed = spec.seed});
   session_->drop_gradients();
 }
@@ -233,7 +234,13 @@ StepResult TrainerState::apply(const Decision& decision) {
     return result;
   }
   if (update(decision)) {
-    session().optimizer().step(progress.learning_rate, &kill_point);
+    Optimizer& optimizer = session().optimizer();
+    if (flips.near()) {
+      for (const Optimizer::Parameter& one : optimizer.parameters())
+        flips.before_update(layout().replica(), one.key, one.value);
+    }
+    optimizer.step(progress.learning_rate, &kill_point);
+    flips.after_update();
     if (exchange_) exchange_->run();
   }
   progress.step += 1;

@@ -15,6 +15,9 @@
 #include "record/run.h"
 #include "spec/mesh_spec.h"
 #include "spec/training_spec.h"
+#include "train/fault/compute_flips.h"
+#include "train/fault/faulty_links.h"
+#include "train/fault/kill_point.h"
 #include "train/golden/golden_states.h"
 #include "train/golden/trajectory.h"
 #include "train/parallel/optimizer_shard.h"
@@ -26,8 +29,6 @@
 #include "train/state/session.h"
 #include "train/state/state_copy.h"
 #include "train/step/autocast.h"
-#include "train/step/faulty_links.h"
-#include "train/step/kill_point.h"
 #include "train/step/loss_scaler.h"
 
 namespace bitrift::train {
@@ -122,6 +123,7 @@ struct TrainerState {
   Guards guards;
   KillPoint kill_point;
   FaultyLinks links;
+  ComputeFlips flips;
   BackgroundSave saves;
   std::optional<ckpt::Reader> base_file;
   StateCopy base;          ///< see Trainer::remember_base()

@@ -28,6 +28,7 @@ void meet(const record::FaultList&, RunOptions&) {}
 void meet(const std::vector<record::ProcessFault>& faults, RunOptions& run) { run.process_faults = faults; }
 void meet(const std::vector<record::LinkFault>& faults, RunOptions& run) { run.link_faults = faults; }
 void meet(const std::vector<record::FailedLink>& links, RunOptions& run) { run.failed_links = links; }
+void meet(const std::vector<record::ComputeFault>& faults, RunOptions& run) { run.compute_faults = faults; }
 
 using record::Drill;
 

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "spec/training_spec.h"
+#include "train/fault/kill_point.h"
 #include "train/parallel/rank_layout.h"
 #include "train/state/background_save.h"
 #include "train/state/session.h"
-#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 

@@ -10,6 +10,7 @@
 
 #include "core/digest.h"
 #include "core/error.h"
+#include "nn/layer/format_name.h"
 #include "train/parallel/transfer.h"
 #include "train/step/loss_scaler.h"
 #include "train/step/schedule.h"
@@ -32,23 +33,6 @@ std::vector<std::uint64_t> unsigned_shape(const std::vector<std::int64_t>& shape
 
 ckpt::TensorMeta meta(std::string path, const char* format, std::vector<std::uint64_t> shape = {}) {
   return {std::move(path), number_format(format).value(), std::move(shape)};
-}
-
-const char* format_name(torch::ScalarType type) {
-  switch (type) {
-    case torch::kFloat64:
-      return "float64";
-    case torch::kFloat32:
-      return "float32";
-    case torch::kFloat16:
-      return "float16";
-    case torch::kBFloat16:
-      return "bfloat16";
-    case torch::kInt64:
-      return "int64";
-    default:
-      fail(ErrorCode::internal, "no checkpoint holds tensors of type {}", torch::toString(type));
-  }
 }
 
 std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {
@@ -173,7 +157,7 @@ std::vector<StateTensor> Session::shared_tensors(Progress& where, std::uint64_t&
 }
 
 ckpt::TensorMeta Session::model_meta(const nn::Slot& slot) const {
-  return meta("model/" + slot.key, slot.counter ? "int64" : format_name(stage_.placement().dtype),
+  return meta("model/" + slot.key, slot.counter ? "int64" : nn::format_name(stage_.placement().dtype),
               unsigned_shape(slot.shape));
 }
 
@@ -181,9 +165,10 @@ std::vector<StateTensor> Session::tensors(bool shared) {
   std::vector<StateTensor> result;
   for (const nn::Slot& slot : stage_.slots()) result.push_back({model_meta(slot), nullptr, slot.value});
   for (const OptimizerSlot& slot : optimizer_.state()) {
-    result.push_back({meta("optimizer/" + slot.name + "/" + slot.key, format_name(slot.value.scalar_type()),
-                           unsigned_shape(slot.value.sizes().vec())),
-                      nullptr, slot.value});
+    result.push_back(
+        {meta("optimizer/" + slot.name + "/" + slot.key, nn::format_name(slot.value.scalar_type()),
+              unsigned_shape(slot.value.sizes().vec())),
+         nullptr, slot.value});
   }
   if (shared) {
     for (StateTensor& tensor : shared_tensors(progress, seed)) result.push_back(std::move(tensor));
@@ -201,7 +186,7 @@ std::vector<ckpt::TensorMeta> Session::file_tensors(bool with_optimizer) const {
     for (const auto& [name, scalar] : optimizer_slots(optimizer_spec_)) {
       const auto shape = scalar ? std::vector<std::uint64_t>{} : unsigned_shape(slot.shape);
       result.push_back(meta("optimizer/" + name + "/" + slot.key,
-                            scalar ? "float32" : format_name(stage_.placement().dtype), shape));
+                            scalar ? "float32" : nn::format_name(stage_.placement().dtype), shape));
     }
   }
   Progress any;

@@ -7,7 +7,7 @@
 
 #include "dataset/torch.h"
 #include "spec/training_spec.h"
-#include "train/step/kill_point.h"
+#include "train/fault/kill_point.h"
 
 namespace bitrift::train {
 

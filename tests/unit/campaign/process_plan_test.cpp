@@ -11,7 +11,7 @@
 #include "campaign/plan/ends.h"
 #include "core/permutation.h"
 #include "core/philox.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 #include "support.h"
 #include "tests_support.h"
 

@@ -6,7 +6,7 @@
 #include "core/file.h"
 #include "design/campaign_spec.h"
 #include "design/extension.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 #include "tests_support.h"
 #include "unit/places.h"
 

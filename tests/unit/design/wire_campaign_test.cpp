@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "design/campaign_spec.h"
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/wire_strata.h"
 #include "tests_support.h"
 #include "unit/places.h"
 

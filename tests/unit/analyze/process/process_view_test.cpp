@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 #include "tests_support.h"
 #include "unit/analyze/study.h"
 

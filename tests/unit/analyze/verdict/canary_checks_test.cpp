@@ -7,7 +7,7 @@
 
 #include "analyze/verdict/canaries.h"
 #include "core/error.h"
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/wire_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::canary_checks_test {

@@ -7,8 +7,8 @@
 
 #include "analyze/verdict/canaries.h"
 #include "analyze/views/trials_view.h"
-#include "design/kind/link_strata.h"
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/link_strata.h"
+#include "design/kind/run/wire_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::link_test {

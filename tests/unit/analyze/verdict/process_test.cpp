@@ -7,7 +7,7 @@
 #include "analyze/verdict/canaries.h"
 #include "analyze/verdict/classify.h"
 #include "analyze/views/trials_view.h"
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::process_test {

@@ -1,4 +1,4 @@
-#include "design/kind/link_strata.h"
+#include "design/kind/run/link_strata.h"
 
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/wire_strata.h"
 
 #include <set>
 #include <string>

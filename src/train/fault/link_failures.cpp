@@ -1,4 +1,4 @@
-#include "train/step/link_failures.h"
+#include "train/fault/link_failures.h"
 
 #include <algorithm>
 #include <iterator>

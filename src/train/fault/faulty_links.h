@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "train/step/link_failures.h"
-#include "train/step/message_flips.h"
+#include "train/fault/link_failures.h"
+#include "train/fault/message_flips.h"
 
 namespace bitrift::train {
 

@@ -1,8 +1,9 @@
-#include "design/kind/run_landing.h"
+#include "design/kind/run/run_landing.h"
 
-#include "design/kind/link_strata.h"
-#include "design/kind/process_strata.h"
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/compute_strata.h"
+#include "design/kind/run/link_strata.h"
+#include "design/kind/run/process_strata.h"
+#include "design/kind/run/wire_strata.h"
 
 namespace bitrift::design {
 namespace {

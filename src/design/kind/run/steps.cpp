@@ -1,4 +1,4 @@
-#include "design/kind/steps.h"
+#include "design/kind/run/steps.h"
 
 #include "core/error.h"
 

@@ -1,4 +1,4 @@
-#include "train/step/message_flips.h"
+#include "train/fault/message_flips.h"
 
 #include <algorithm>
 #include <utility>

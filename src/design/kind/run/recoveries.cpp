@@ -1,4 +1,4 @@
-#include "design/kind/recoveries.h"
+#include "design/kind/run/recoveries.h"
 
 #include <algorithm>
 #include <string>

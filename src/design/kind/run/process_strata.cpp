@@ -1,4 +1,4 @@
-#include "design/kind/process_strata.h"
+#include "design/kind/run/process_strata.h"
 
 #include <algorithm>
 #include <set>
@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/named_enum.h"
-#include "design/kind/recoveries.h"
+#include "design/kind/run/recoveries.h"
 
 namespace bitrift::design {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/step/kill_point.h"
+#include "train/fault/kill_point.h"
 
 #include <algorithm>
 #include <chrono>

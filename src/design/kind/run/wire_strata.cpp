@@ -1,11 +1,11 @@
-#include "design/kind/wire_strata.h"
+#include "design/kind/run/wire_strata.h"
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/number/number_format.h"
 #include "design/kind/bit_strata.h"
-#include "design/kind/recoveries.h"
+#include "design/kind/run/recoveries.h"
 
 namespace bitrift::design {
 namespace {

@@ -1,9 +1,9 @@
-#include "design/kind/link_strata.h"
+#include "design/kind/run/link_strata.h"
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "design/kind/recoveries.h"
+#include "design/kind/run/recoveries.h"
 #include "record/fault/message_map.h"
 
 namespace bitrift::design {

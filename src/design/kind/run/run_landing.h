@@ -1,7 +1,7 @@
 // Whether the faults that a run meets while it runs have landed.
 #pragma once
 
-#include "design/kind/run_end.h"
+#include "design/kind/run/run_end.h"
 #include "record/fault/faults.h"
 
 namespace bitrift::design {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "design/kind/kind.h"
-#include "design/kind/run_end.h"
-#include "design/kind/steps.h"
+#include "design/kind/run/run_end.h"
+#include "design/kind/run/steps.h"
 #include "record/fault/message_map.h"
 
 namespace bitrift::design {

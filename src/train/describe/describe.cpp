@@ -1,10 +1,11 @@
-#include "train/run/describe.h"
+#include "train/describe/describe.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "core/error.h"
 #include "nn/layer/measure.h"
+#include "train/describe/computations.h"
 #include "train/parallel/bucket_sum.h"
 #include "train/parallel/build.h"
 #include "train/parallel/executor.h"
@@ -150,6 +151,7 @@ record::Json describe(const record::TrainingSpec& spec, const record::Parallel& 
                               {"buffers", buffers},
                               {"layers", rows},
                               {"kill_points", kill_points(spec, parallel, data, layers, cuts)},
+                              {"computations", record::to_json(computations_of(spec, parallel, data))},
                               {"optimizer_bytes", optimizer_bytes(spec, parallel, layers, cuts)}};
   if (parallel.mesh) description["messages"] = to_json(messages_on(spec, parallel, data, layers));
   return description;

@@ -12,10 +12,10 @@ class Dataset;
 namespace bitrift::train {
 
 /// {"model", "parameters", "buffers", "layers": [{"name", "stage", "input", "output", "parameters",
-/// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}], "kill_points", "optimizer_bytes",
-/// "messages"}: shapes of one sample, stages as the spec's layout cuts them, bytes of optimizer state by
-/// rank, messages only on a mesh. `data`: as returned by load_runnable() for both. Builds no tensor unless
-/// costs have to be measured.
+/// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}], "kill_points", "computations",
+/// "optimizer_bytes", "messages"}: shapes of one sample, stages as the spec's layout cuts them, bytes of
+/// optimizer state by rank, messages only on a mesh. `data`: as returned by load_runnable() for both. Builds
+/// no tensor unless costs have to be measured or autocast chooses types.
 [[nodiscard]] record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel,
                                     const nn::Dataset& data);
 

@@ -1,0 +1,306 @@
+#include "design/kind/run/compute_strata.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/number/number_format.h"
+#include "core/text/glob.h"
+#include "design/kind/bit_strata.h"
+#include "design/kind/run/recoveries.h"
+
+namespace bitrift::design {
+namespace {
+
+using record::ComputeFault;
+using record::ComputeMap;
+using record::ComputeSite;
+using record::Json;
+
+constexpr const char* unreached = "canary:compute-unreached";
+constexpr const char* all_outputs = "canary:compute-all";
+constexpr const char* permanent = "permanent";
+
+// One number of each site must be struck and read back.
+std::string canary_at(ComputeSite site) { return fmt::format("canary:compute-{}", name_of(site)); }
+
+constexpr std::uint64_t most_computed_bits = std::uint64_t{1} << 53U;
+
+const ComputeMap& computations_of(const ComputeStrata& strata) {
+  if (!strata.computations)
+    fail(ErrorCode::bad_input, "which numbers a step computes is not known before the campaign has begun");
+  return *strata.computations;
+}
+
+int highest_bit(const ComputeMap::Tensor& tensor) {
+  return static_cast<int>(number_format(tensor.dtype).value().bytes) * 8 - 1;
+}
+
+std::int64_t lasting_from(const record::Document& document, const Json& value) {
+  if (value.is_number()) return value.get<std::int64_t>();
+  if (value == permanent) return 0;
+  fail(ErrorCode::bad_input, "{}: expected a number of times or \"{}\"; found {}",
+       document.where("/strata/compute/lasting"), permanent, value.dump());
+}
+
+const char* what_is(ComputeSite site) {
+  constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
+                                "gradients of parameters on one replica", "updates of parameters"};
+  return words[static_cast<std::size_t>(site)];
+}
+
+}  // namespace
+
+Json ComputeStrata::to_json() const {
+  Json value = {{"fields", fields}, {"sites", sites}};
+  if (!tensors.empty()) value["tensors"] = tensors;
+  if (steps) value["steps"] = design::to_json(*steps);
+  if (lasting == 0) value["lasting"] = permanent;
+  if (lasting > 1) value["lasting"] = lasting;
+  if (every != 1) value["every"] = every;
+  if (elements != 1) value["elements"] = elements;
+  if (stride != 1) value["stride"] = stride;
+  if (computations) value["computations"] = record::to_json(*computations);
+  return {{"compute", value}};
+}
+
+std::vector<record::Stratum> ComputeStrata::strata() const {
+  std::vector<record::Stratum> list;
+  for (const ComputeSite site : sites) {
+    for (const std::string& field : fields)
+      list.push_back({fmt::format("{}.{}", name_of(site), field), name_of(site), field, 0});
+  }
+  return list;
+}
+
+void ComputeStrata::check(const record::Document& document, const std::vector<record::Parallel>& arms,
+                          const std::vector<record::RecoverySpec>&) const {
+  refuse_key(document, "/runner",
+             "only bitrift-train's own models can be struck while they compute; remove the key, or "
+             "strata.compute");
+  refuse_key(document, "/propagation",
+             "follows bits that are altered in a file, and these faults alter none; remove the key");
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string arm = pointer_of_arm(i);
+    refuse_key(document, arm + "/scope",
+               "says who loads an altered file, and these faults alter none; remove the key");
+    refuse_key(document, arm + "/precision",
+               "decides which bits are computed; give base.train.precision, for all arms");
+    if (arms[i] != arms.front()) {
+      refuse_key(document, arm + "/parallel",
+                 "differs from that of the first arm: every fault must exist in every arm; use one campaign "
+                 "for each layout");
+    }
+    const bool updates = std::ranges::count(sites, ComputeSite::update) != 0;
+    if (updates && arms[i].shard_optimizer) {
+      refuse_key(document, arm + "/parallel",
+                 "shards the optimizer, so that a replica updates only a part of the parameters; leave "
+                 "'update' out of strata.compute.sites");
+    }
+  }
+}
+
+std::unique_ptr<const Population> ComputeStrata::population(std::size_t index, const Setting& setting) const {
+  return std::make_unique<ComputePopulation>(sites.at(index / fields.size()), fields[index % fields.size()],
+                                             *this, setting.epochs);
+}
+
+std::optional<FactNeeded> ComputeStrata::fact_needed() const {
+  return FactNeeded{"computations", "/strata/compute/computations", "which numbers a step computes",
+                    "the numbers that a step computes"};
+}
+
+std::optional<Json> ComputeStrata::fact() const {
+  return computations ? std::optional(record::to_json(*computations)) : std::nullopt;
+}
+
+Strata ComputeStrata::with_fact(const Json& fact) const {
+  ComputeStrata known = *this;
+  known.computations = record::compute_map_from_json(fact);
+  return known;
+}
+
+std::optional<std::int64_t> ComputeStrata::steps_of_run(std::int64_t epochs) const {
+  return computations ? std::optional(computations->steps_per_epoch * epochs) : std::nullopt;
+}
+
+std::vector<Canary> ComputeStrata::canaries(const record::RecoverySpec&) const {
+  std::vector<Canary> list = {{unreached, "a number is to be struck after the end of the run",
+                               Required::bitwise, false, "a number was struck that was not to be"}};
+  for (const ComputeSite site : sites) {
+    Canary lands{
+        canary_at(site),
+        fmt::format("highest exponent bit flipped in the middle of the run, among {}", what_is(site)),
+        Required::altered, true, "the number that was to be struck was not"};
+    lands.unmet = "a huge number changed nothing";
+    list.push_back(lands);
+  }
+  Canary all{all_outputs, "signs of all outputs of the last layer flipped in every step", Required::altered,
+             true, "the numbers that were to be struck were not"};
+  all.unmet = "the opposite of every output changed nothing";
+  list.push_back(all);
+  return list;
+}
+
+void ComputeStrata::plant(const std::string& stratum, const Setting& setting, const record::RecoverySpec&,
+                          record::TrialSpec& run) const {
+  const ComputeMap& map = computations_of(*this);
+  ComputeFault fault;
+  const auto aim = [&](ComputeSite site) {
+    const std::vector<ComputeMap::Tensor> here = map.at(site);
+    if (here.empty()) fail(ErrorCode::bad_input, "the model has no {}", what_is(site));
+    fault.site = site;
+    fault.tensor = here.back().name;
+    fault.bit = highest_bit(here.back()) - 1;
+    return here.back();
+  };
+  fault.step = canary_step(steps_of_run(setting.epochs).value(), stratum != unreached);
+  if (stratum == all_outputs) {
+    const ComputeMap::Tensor last = aim(ComputeSite::activation);
+    fault.step = 1;
+    fault.bit = highest_bit(last);
+    fault.elements = last.elements;
+    fault.lasting = 0;
+  } else {
+    const auto named =
+        std::ranges::find_if(sites, [&](ComputeSite site) { return canary_at(site) == stratum; });
+    aim(named == sites.end() ? sites.front() : *named);
+  }
+  run.faults = std::vector{fault};
+}
+
+Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) const {
+  std::vector<std::string> names;
+  for (const ComputeSite site : sites) names.emplace_back(what_is(site));
+  Sentences said;
+  const std::string which = tensors.empty() ? "" : fmt::format(" that match {}", fmt::join(tensors, ", "));
+  std::string when = lasting == 0  ? ", from then on in every step"
+                     : lasting > 1 ? fmt::format(", in {} steps", lasting)
+                                   : "";
+  if (every != 1) when += fmt::format(", one in {}", every);
+  if (elements != 1) when += fmt::format(", and in the {} elements from there, {} apart", elements, stride);
+  said.faults[""] = fmt::format(
+      "a flip of one bit of a number while it is computed, chosen uniformly from the {}{} of all numbers "
+      "among {}{}, in {}{}{}",
+      size_text(size), bits_text(fields), in_words(names, "and"), which, steps ? "" : "all ",
+      steps_text(steps), when);
+  said.rates = rate_of_uniform("bit", "bits of numbers that a step computes");
+  said.limits = {
+      "The rates are those of flips that are simulated in software, in whole tensors between layers and "
+      "around the optimizer. They say nothing about how often hardware computes wrong, about numbers within "
+      "a layer, or about faults in checkpoints."};
+  said.no_map =
+      "Numbers are struck while they are computed and no tensor of the base, so there are no rates "
+      "by layer and bit.";
+  return said;
+}
+
+std::string ComputeStrata::no_rates_by(const std::string&) const {
+  return "in this campaign numbers are struck while they are computed, and no tensor of a file; group by "
+         "field, by stratum, or by role, which is the site";
+}
+
+Strata compute_strata_from(const record::Document& document) {
+  const Json& value = document.value.at("strata").at("compute");
+  ComputeStrata strata;
+  value.at("fields").get_to(strata.fields);
+  strata.sites = value.value("sites", strata.sites);
+  strata.tensors = value.value("tensors", strata.tensors);
+  strata.steps = step_range_from(document, "/strata/compute/steps");
+  if (value.contains("lasting")) strata.lasting = lasting_from(document, value["lasting"]);
+  strata.every = value.value("every", strata.every);
+  strata.elements = value.value("elements", strata.elements);
+  strata.stride = value.value("stride", strata.stride);
+  if (value.contains("computations"))
+    strata.computations = record::compute_map_from_json(value["computations"]);
+  if (strata.every != 1 && strata.lasting == 1) {
+    fail(ErrorCode::bad_input,
+         "{}: how far apart a fault strikes means nothing if it strikes once; give strata.compute.lasting, "
+         "too",
+         document.where("/strata/compute/every"));
+  }
+  if (strata.stride != 1 && strata.elements == 1) {
+    fail(ErrorCode::bad_input,
+         "{}: how far apart elements are means nothing for one element; give strata.compute.elements, too",
+         document.where("/strata/compute/stride"));
+  }
+  check_fields(document, "/strata/compute/fields", strata.fields);
+  return strata;
+}
+
+ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field, const ComputeStrata& strata,
+                                     std::int64_t epochs) {
+  const ComputeMap& map = computations_of(strata);
+  if (site == ComputeSite::update && map.may_skip) {
+    fail(ErrorCode::bad_input,
+         "loss scaling may leave out an update, and a fault in it would not strike; take 'update' out of "
+         "strata.compute.sites");
+  }
+  const StepRange range = drawn_steps(strata.steps, map.steps_per_epoch, epochs, "strata.compute.steps");
+  first_ = {.site = site,
+            .step = range.first,
+            .lasting = strata.lasting,
+            .every = strata.every,
+            .elements = strata.elements,
+            .stride = strata.stride};
+  steps_ = range.count();
+  if (of_layers(site)) micro_batches_ = static_cast<std::uint64_t>(map.micro_batches);
+  places_ = static_cast<std::uint64_t>(map.replicas) * micro_batches_;
+  find_tensors(field, strata, map);
+  if (cells_ > most_computed_bits / places_ / steps_)
+    fail(ErrorCode::bad_input, "it holds more than 2^53 bits; name fewer steps or tensors");
+}
+
+void ComputePopulation::find_tensors(const std::string& field, const ComputeStrata& strata,
+                                     const ComputeMap& map) {
+  const auto asked = [&](const std::string& name) {
+    return strata.tensors.empty() ||
+           std::ranges::any_of(strata.tensors, [&](const auto& glob) { return glob_match(glob, name); });
+  };
+  bool found = false;
+  for (const ComputeMap::Tensor& tensor : map.at(first_.site)) {
+    if (!asked(tensor.name)) continue;
+    found = true;
+    if (first_.elements > tensor.elements) {
+      fail(ErrorCode::bad_input, "strata.compute.elements is {}, but {} has {}; name other tensors",
+           first_.elements, tensor.name, tensor.elements);
+    }
+    const std::vector<unsigned> bits = bit_field(number_format(tensor.dtype).value(), field);
+    if (bits.empty()) continue;
+    tensors_.push_back({tensor.name, bits, cells_});
+    cells_ += static_cast<std::uint64_t>(tensor.elements) * bits.size();
+  }
+  if (!found) {
+    fail(ErrorCode::bad_input, "strata.compute.tensors names none of its {}: {}",
+         of_layers(first_.site) ? "layers" : "parameters", fmt::join(map.names_at(first_.site), ", "));
+  }
+  if (cells_ == 0) fail(ErrorCode::bad_input, "no number there has such a bit");
+}
+
+ComputeFault ComputePopulation::at(std::uint64_t index) const {
+  if (index >= size()) fail(ErrorCode::internal, "bit {} of {} in computed numbers", index, size());
+  ComputeFault fault = first_;
+  fault.step += static_cast<std::int64_t>(index % steps_);
+  const std::uint64_t place = index / steps_ % places_;
+  fault.replica = static_cast<std::int64_t>(place / micro_batches_);
+  fault.micro_batch = static_cast<std::int64_t>(place % micro_batches_);
+  const std::uint64_t cell = index / steps_ / places_;
+  const Tensor& tensor = *(std::ranges::upper_bound(tensors_, cell, {}, &Tensor::before) - 1);
+  fault.tensor = tensor.name;
+  fault.element = static_cast<std::int64_t>((cell - tensor.before) / tensor.bits.size());
+  fault.bit = static_cast<int>(tensor.bits[(cell - tensor.before) % tensor.bits.size()]);
+  return fault;
+}
+
+bool landed(const std::vector<ComputeFault>& faults, const RunEnd& end) {
+  if (!end.result || end.result->altered_values.size() != faults.size()) return false;
+  return std::ranges::all_of(end.result->altered_values, [&](const record::AlteredValue& altered) {
+    const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(altered.fault.bit);
+    return altered.times >= 1 && (altered.old_pattern ^ altered.new_pattern) == bit &&
+           std::ranges::count(faults, altered.fault) == 1;
+  });
+}
+
+}  // namespace bitrift::design

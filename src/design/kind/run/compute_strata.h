@@ -1,0 +1,88 @@
+// Faults while computing (docs/spec.md, "Faults while computing").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "design/kind/kind.h"
+#include "design/kind/run/run_end.h"
+#include "design/kind/run/steps.h"
+#include "record/fault/compute_map.h"
+
+namespace bitrift::design {
+
+/// Each site x bit field is a stratum "<site>.<field>".
+struct ComputeStrata final : Kind {
+  std::vector<std::string> fields;  ///< as in BitStrata
+  std::vector<record::ComputeSite> sites = {record::ComputeSite::activation, record::ComputeSite::gradient,
+                                            record::ComputeSite::weight_gradient,
+                                            record::ComputeSite::update};
+  std::vector<std::string> tensors;     ///< globs of names of layers and keys of parameters; empty: all
+  std::optional<StepRange> steps = {};  ///< in which faults strike first; absent: all of a run
+  /// The same for every fault; see record::ComputeFault.
+  std::int64_t lasting = 1, every = 1, elements = 1, stride = 1;
+  std::optional<record::ComputeMap> computations = {};  ///< of the arms; known once the campaign has begun
+
+  [[nodiscard]] record::Json to_json() const override;
+  [[nodiscard]] std::vector<record::Stratum> strata() const override;
+  void check(const record::Document& document, const std::vector<record::Parallel>& arms,
+             const std::vector<record::RecoverySpec>&) const override;
+  [[nodiscard]] std::unique_ptr<const Population> population(std::size_t index,
+                                                             const Setting& setting) const override;
+  [[nodiscard]] const char* members() const override { return "bits"; }
+  [[nodiscard]] std::optional<FactNeeded> fact_needed() const override;
+  [[nodiscard]] std::optional<record::Json> fact() const override;
+  [[nodiscard]] Strata with_fact(const record::Json& fact) const override;
+  [[nodiscard]] std::optional<std::int64_t> steps_of_run(std::int64_t epochs) const override;
+  [[nodiscard]] bool alters_file() const override { return false; }
+  [[nodiscard]] const char* plane(const std::string&) const override { return record::compute_plane; }
+  [[nodiscard]] std::vector<Canary> canaries(const record::RecoverySpec&) const override;
+  void plant(const std::string& stratum, const Setting& setting, const record::RecoverySpec&,
+             record::TrialSpec& run) const override;
+  [[nodiscard]] Sentences sentences(const std::optional<std::uint64_t>& size) const override;
+  [[nodiscard]] std::string no_rates_by(const std::string& word) const override;
+  [[nodiscard]] const char* usual_dimension() const override { return "stratum"; }
+};
+
+/// Reads the value at /strata/compute of a document that obeys the schema. Throws Error(bad_input) with file,
+/// line and key.
+[[nodiscard]] Strata compute_strata_from(const record::Document& document);
+
+/// Steps x replicas x micro-batches x tensors of the site x elements x bits of the field: every bit that a
+/// run computes there, once. If faults last or strike several elements, this is where they begin.
+class ComputePopulation final : public ListedPopulation {
+ public:
+  /// Throws Error(bad_input) when strata.computations is not known, a step is beyond the end of a run, no
+  /// such tensor exists or none has such a bit, a fault has more elements than a tensor, or there are more
+  /// than 2^53 members.
+  ComputePopulation(record::ComputeSite site, const std::string& field, const ComputeStrata& strata,
+                    std::int64_t epochs);
+
+  [[nodiscard]] std::uint64_t size() const override { return cells_ * places_ * steps_; }
+  [[nodiscard]] record::Faults member(std::uint64_t index, std::size_t) const override {
+    return std::vector{at(index)};
+  }
+  [[nodiscard]] record::ComputeFault at(std::uint64_t index) const;
+
+ private:
+  struct Tensor {
+    std::string name;
+    std::vector<unsigned> bits;
+    std::uint64_t before;  // bits of the earlier tensors
+  };
+  void find_tensors(const std::string& field, const ComputeStrata& strata, const record::ComputeMap& map);
+
+  record::ComputeFault first_;  // of every member: site, first step, duration and pattern
+  std::uint64_t steps_ = 0;
+  std::uint64_t micro_batches_ = 1, places_ = 0;  // places: (replica, micro-batch)
+  std::uint64_t cells_ = 0;                       // bits of all tensors of a place
+  std::vector<Tensor> tensors_;
+};
+
+/// Whether each fault struck and its first element was read back with exactly that bit flipped, and nothing
+/// else was struck. For a run without a result this is not known: false.
+[[nodiscard]] bool landed(const std::vector<record::ComputeFault>& faults, const RunEnd& end);
+
+}  // namespace bitrift::design

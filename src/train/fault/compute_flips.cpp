@@ -1,0 +1,191 @@
+#include "train/fault/compute_flips.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "nn/layer/format_name.h"
+
+namespace bitrift::train {
+
+using record::AlteredValue;
+using record::ComputeFault;
+using record::ComputeSite;
+
+namespace {
+
+// The element of this row-major number, as a tensor of no dimension that shares its memory.
+torch::Tensor element_of(const torch::Tensor& values, std::int64_t number) {
+  torch::Tensor element = values;
+  std::vector<std::int64_t> place(static_cast<std::size_t>(values.dim()));
+  for (std::size_t d = place.size(); d > 0; --d) {
+    const std::int64_t extent = values.size(static_cast<std::int64_t>(d - 1));
+    place[d - 1] = number % extent;
+    number /= extent;
+  }
+  for (const std::int64_t index : place) element = element.select(0, index);
+  return element;
+}
+
+std::uint64_t pattern_of(const torch::Tensor& element) {
+  const torch::Tensor here = element.to(torch::kCPU);
+  std::uint64_t pattern = 0;  // little-endian, as every machine that LibTorch runs on
+  std::memcpy(&pattern, here.const_data_ptr(), here.element_size());
+  return pattern;
+}
+
+void set_pattern(torch::Tensor element, std::uint64_t pattern) {
+  const torch::Tensor here = torch::empty({}, element.options().device(torch::kCPU));
+  std::memcpy(here.data_ptr(), &pattern, here.element_size());
+  element.copy_(here);
+}
+
+}  // namespace
+
+// A gradient is struck long after the forward pass: the hook needs the flips, which outlive every step.
+class ComputeFlips::Tap : public nn::OutputTap {
+ public:
+  Tap(ComputeFlips& flips, std::vector<std::size_t> activations, std::vector<std::size_t> gradients)
+      : flips_(flips), activations_(std::move(activations)), gradients_(std::move(gradients)) {}
+
+  torch::Tensor output(const std::string& layer, torch::Tensor y) override {
+    for (const std::size_t fault : activations_) {
+      if (flips_.faults_[fault].tensor != layer) continue;
+      y = y.clone();
+      flips_.strike(fault, y.detach());
+    }
+    for (const std::size_t fault : gradients_) {
+      if (flips_.faults_[fault].tensor != layer || !y.requires_grad()) continue;
+      y.register_hook([&flips = flips_, fault](const torch::Tensor& gradient) {
+        torch::Tensor altered = gradient.detach().clone();
+        flips.strike(fault, altered);
+        return altered;
+      });
+    }
+    return y;
+  }
+
+ private:
+  ComputeFlips& flips_;
+  std::vector<std::size_t> activations_, gradients_;
+};
+
+void ComputeFlips::arm(std::vector<ComputeFault> faults) {
+  faults_ = std::move(faults);
+  altered_.clear();
+  updates_.clear();
+  at_step(0);
+}
+
+void ComputeFlips::at_step(std::int64_t step) {
+  step_ = step;
+  near_ = std::ranges::any_of(faults_, [step](const ComputeFault& fault) { return fault.strikes(step); });
+}
+
+std::vector<std::size_t> ComputeFlips::here(ComputeSite site, int replica, std::int64_t micro_batch) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const ComputeFault& fault = faults_[i];
+    if (fault.site == site && fault.replica == replica && fault.micro_batch == micro_batch &&
+        fault.strikes(step_))
+      found.push_back(i);
+  }
+  return found;
+}
+
+nn::OutputTap* ComputeFlips::tap(int replica, std::int64_t micro_batch) {
+  if (!near_) return nullptr;
+  std::vector<std::size_t> activations = here(ComputeSite::activation, replica, micro_batch);
+  std::vector<std::size_t> gradients = here(ComputeSite::gradient, replica, micro_batch);
+  if (activations.empty() && gradients.empty()) return nullptr;
+  tap_ = std::make_shared<Tap>(*this, std::move(activations), std::move(gradients));
+  return tap_.get();
+}
+
+void ComputeFlips::strike(std::size_t fault, const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  const ComputeFault& one = faults_[fault];
+  const std::uint64_t mask = std::uint64_t{1} << static_cast<unsigned>(one.bit);
+  const std::int64_t count = values.numel();
+  if (one.element >= count || one.bit >= static_cast<int>(values.element_size()) * 8) {
+    fail(ErrorCode::internal, "{}: the tensor has {} elements of {} bytes", record::to_text(one), count,
+         values.element_size());
+  }
+  AlteredValue altered{.fault = one, .dtype = nn::format_name(values.scalar_type())};
+  for (std::int64_t i = 0, at = one.element; i < one.elements; ++i, at = (at + one.stride) % count) {
+    const torch::Tensor element = element_of(values, at);
+    const std::uint64_t old = pattern_of(element);
+    set_pattern(element, old ^ mask);
+    if (i > 0) continue;
+    altered.old_pattern = old;
+    altered.new_pattern = pattern_of(element);
+  }
+  note(fault, std::move(altered));
+}
+
+void ComputeFlips::note(std::size_t fault, AlteredValue altered) {
+  const auto known = std::ranges::find(altered_, faults_[fault], &AlteredValue::fault);
+  AlteredValue& noted = known == altered_.end() ? altered_.emplace_back(std::move(altered)) : *known;
+  noted.times += 1;
+}
+
+void ComputeFlips::strike_gradient(int replica, const std::string& key, const torch::Tensor& gradient) {
+  for (const std::size_t fault : here(ComputeSite::weight_gradient, replica, 0)) {
+    if (faults_[fault].tensor == key) strike(fault, gradient.detach());
+  }
+}
+
+void ComputeFlips::keep_before_update(int replica, const std::string& key, const torch::Tensor& parameter) {
+  const torch::NoGradGuard no_grad;
+  for (const std::size_t fault : here(ComputeSite::update, replica, 0)) {
+    if (faults_[fault].tensor == key)
+      updates_.push_back({fault, parameter.detach(), parameter.detach().clone()});
+  }
+}
+
+// Only the elements that are struck change: the others keep what the optimizer wrote, whose last bit a
+// difference and a sum may not give back.
+void ComputeFlips::strike_updates() {
+  const torch::NoGradGuard no_grad;
+  for (const Update& update : std::exchange(updates_, {})) {
+    const ComputeFault& one = faults_[update.fault];
+    const torch::Tensor added = update.parameter - update.before;
+    strike(update.fault, added);
+    const std::int64_t count = added.numel();
+    for (std::int64_t i = 0, at = one.element; i < one.elements; ++i, at = (at + one.stride) % count) {
+      element_of(update.parameter, at).copy_(element_of(update.before, at) + element_of(added, at));
+    }
+  }
+}
+
+bool ComputeFlips::due_after(std::int64_t steps) const {
+  return std::ranges::any_of(faults_, [steps](const ComputeFault& fault) {
+    const auto last = fault.last_step();
+    return !last || *last > steps;
+  });
+}
+
+void ComputeFlips::gather(const mpi::Communicator& ranks, record::RunResult& result) const {
+  if (faults_.empty()) return;
+  std::vector<AlteredValue> all;
+  for (const std::string& text : ranks.allgather(record::Json(altered_).dump())) {
+    for (const record::Json& altered : record::Json::parse(text)) all.push_back(altered.get<AlteredValue>());
+  }
+  result.altered_values.clear();
+  for (const ComputeFault& fault : faults_) {
+    std::ranges::copy_if(all, std::back_inserter(result.altered_values),
+                         [&](const AlteredValue& altered) { return altered.fault == fault; });
+  }
+}
+
+std::vector<ComputeFault> ComputeFlips::missing(const record::RunResult& result) const {
+  std::vector<ComputeFault> found;
+  std::ranges::copy_if(faults_, std::back_inserter(found), [&](const ComputeFault& fault) {
+    return std::ranges::find(result.altered_values, fault, &AlteredValue::fault) ==
+           result.altered_values.end();
+  });
+  return found;
+}
+
+}  // namespace bitrift::train

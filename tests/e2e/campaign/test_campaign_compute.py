@@ -1,0 +1,155 @@
+"""Faults while computing under the real trainer: what a campaign draws lands, and is what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows
+
+STEPS = {"first": 2, "last": 6}
+SITES = ("activation", "gradient", "weight_gradient", "update")
+SPEC: dict[str, Any] = {
+    "name": "compute",
+    "seed": 18,
+    "base": {"train": SMALL_BASE["train"] | {"epochs": 5}},
+    "resume": {"epochs": 2},
+    "arms": [
+        {"name": "two", "parallel": {"kind": "data", "ranks": 2, "micro_batches": 2}},
+        {"name": "guarded", "parallel": {"kind": "data", "ranks": 2, "micro_batches": 2}, "guards": {"loss_spike": 3}},
+    ],
+    "strata": {"compute": {"fields": ["sign", "exponent_msb", "mantissa"], "steps": STEPS}},
+    "trials_per_stratum": 4,
+    "controls": CONTROLS,
+}
+BITS = {"sign": range(31, 32), "exponent_msb": range(30, 31), "mantissa": range(23)}
+
+
+def written(place: Path, spec: dict[str, Any]) -> Path:
+    (place / "spec.json").write_text(json.dumps(spec))
+    return place / "spec.json"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("compute")
+    done = campaign("run", written(place, SPEC), "-o", place / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    return place / "run"
+
+
+def test_every_drawn_bit_is_struck_once(folder: Path) -> None:
+    known = json.loads((folder / "campaign.json").read_text())["spec"]["strata"]["compute"]["computations"]
+    assert (known["replicas"], known["micro_batches"], known["steps_per_epoch"]) == (2, 2, 4)
+    rows = [row for row in read_rows(folder, check_crc=True).values() if row["kind"] == "trial"]
+    assert len(rows) == 2 * 12 * 4
+    seen = set()
+    for row in rows:
+        (fault,) = (fault["compute"] for fault in row["faults"])
+        (altered,) = row["result"]["altered_values"]
+        site, field = row["id"]["stratum"].split(".")
+        tensors = known["layers" if site in ("activation", "gradient") else "parameters"]
+        elements = sum(tensor["elements"] for tensor in tensors)
+        of_layers = site in ("activation", "gradient")
+        assert row["landed"] and row["plane"] == "compute"
+        assert altered["compute"] == fault and fault["site"] == site and altered["times"] == 1
+        assert fault["bit"] in BITS[field] and STEPS["first"] <= fault["step"] <= STEPS["last"]
+        assert int(altered["old"], 16) ^ int(altered["new"], 16) == 1 << fault["bit"]
+        assert row["stratum_bits"] == elements * len(BITS[field]) * 5 * 2 * (2 if of_layers else 1)
+        seen.add((row["id"]["arm"], *fault.values()))
+    assert len(seen) == len(rows)
+
+
+def test_both_arms_meet_the_same_faults_and_only_guards_differ(folder: Path) -> None:
+    rows = read_rows(folder)
+    for name, row in rows.items():
+        if row["kind"] != "trial" or row["id"]["arm"] != "two":
+            continue
+        other = rows[name.replace("two/", "guarded/")]
+        assert other["faults"] == row["faults"]
+        if not other["result"].get("alarms"):  # what a guard remembers is a part of the state
+            assert all(other["result"][key] == row["result"][key] for key in ("replicas", "altered_values"))
+
+
+def test_canaries_land_or_are_not_reached(folder: Path) -> None:
+    rows = read_rows(folder)
+    golden = rows["two/control/0"]["result"]["final_digest"]
+    for name in ("unreached", *SITES, "all"):
+        row = rows[f"two/canary:compute-{name}/0"]
+        assert row["landed"] == (name != "unreached")
+        assert (row["result"]["final_digest"] == golden) == (name == "unreached")
+    assert rows["two/canary:compute-all/0"]["result"]["altered_values"][0]["times"] == 8
+
+
+def analysis(folder: Path, by: str) -> list[dict[str, Any]]:
+    words = [BIN / "bitrift", "analyze", folder, "--by", by, "--json"]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout)["groups"]
+
+
+def test_rates_of_a_site_are_those_of_a_uniform_bit(folder: Path) -> None:
+    sizes = {row["id"]["stratum"]: row["stratum_bits"] for row in read_rows(folder).values() if row["kind"] == "trial"}
+    strata = {(one["key"]["arm"], one["key"]["stratum"]): one for one in analysis(folder, "stratum")}
+    assert {name: group["bits"] for (_, name), group in strata.items()} == sizes
+    sites = [one for one in analysis(folder, "role") if one["key"]["arm"] == "two"]
+    assert {one["key"]["role"] for one in sites} == set(SITES)
+    for one in sites:
+        own = {name: group for (arm, name), group in strata.items() if arm == "two"}
+        own = {name: group for name, group in own.items() if name.startswith(one["key"]["role"] + ".")}
+        whole = sum(sizes[name] for name in own)
+        for outcome in ("masked", "SDC", "crash"):
+            mean = sum(sizes[name] * g["counts"].get(outcome, 0) / g["trials"] for name, g in own.items()) / whole
+            assert one["rates"][outcome]["estimate"] == pytest.approx(mean)
+
+
+def test_rows_are_equal_after_kills_of_the_driver(folder: Path, tmp_path: Path) -> None:
+    words = [BIN / "bitrift", "campaign", "run", written(tmp_path, SPEC), "-o", tmp_path / "run", "--workers", "1"]
+    for wait in (0.5, 0.7, 1.0):
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = campaign("run", tmp_path / "spec.json", "-o", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+
+    def stable(rows: dict[str, Any]) -> dict[str, Any]:
+        return {name: {key: value for key, value in row.items() if key != "volatile"} for name, row in rows.items()}
+
+    assert stable(read_rows(tmp_path / "run")) == stable(read_rows(folder))
+
+
+def test_faults_that_last_strike_to_the_end(tmp_path: Path) -> None:
+    strata = {"fields": ["sign"], "sites": ["activation", "update"], "lasting": "permanent", "every": 2}
+    strata |= {"elements": 3, "stride": 4, "tensors": ["fc2", "fc2.*"], "steps": 5}
+    spec = SPEC | {"strata": {"compute": strata}, "arms": [{"name": "serial", "parallel": {"kind": "serial"}}]}
+    # Three elements of the bias, which has ten, and of other tensors.
+    done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in read_rows(tmp_path / "run").values() if row["kind"] == "trial"]
+    assert len(rows) == 8
+    for row in rows:
+        (fault,) = (fault["compute"] for fault in row["faults"])
+        (altered,) = row["result"]["altered_values"]
+        assert (fault["lasting"], fault["every"], fault["elements"], fault["stride"]) == ("permanent", 2, 3, 4)
+        assert fault["tensor"].startswith("fc2")
+        assert altered["times"] == len(range(fault["step"], 9, 2))
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"tensors": ["conv*"]}, "strata.compute.tensors names none of its layers: fc1, fc2"),
+        ({"elements": 11, "sites": ["update"]}, "strata.compute.elements is 11, but fc2.bias has 10"),
+        ({"steps": 9}, "strata.compute.steps names step 9, but a run takes 8 steps"),
+    ],
+)
+def test_what_the_model_does_not_compute_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    spec = SPEC | {"strata": {"compute": {"fields": ["sign"]} | change}}
+    done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run")
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "run").exists()

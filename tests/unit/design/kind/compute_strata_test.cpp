@@ -1,0 +1,225 @@
+#include "design/kind/run/compute_strata.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <gmock/gmock.h>
+
+#include "design/campaign_spec.h"
+#include "tests_support.h"
+#include "unit/places.h"
+
+namespace bitrift::design::compute_test {
+namespace {
+
+using record::ComputeFault;
+using record::ComputeMap;
+using record::ComputeSite;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using tests::error_of;
+
+constexpr std::int64_t epochs = 2;
+const std::filesystem::path shipped =
+    std::filesystem::path(bitrift::testing::source_dir) / "campaigns/compute/lenet.json";
+
+// The output of the first layer has no gradient, and that of the second has another format.
+ComputeStrata strata() {
+  ComputeStrata compute;
+  compute.fields = {"sign", "exponent", "mantissa"};
+  compute.computations = ComputeMap{.steps_per_epoch = 3,
+                                    .replicas = 2,
+                                    .micro_batches = 2,
+                                    .layers = {{"flat", 4, "float32", false}, {"fc", 3, "bfloat16", true}},
+                                    .parameters = {{"fc.weight", 5, "float32"}, {"fc.bias", 2, "float32"}}};
+  return compute;
+}
+
+using Key = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>;
+
+TEST(ComputePopulation, HoldsEveryBitOfEveryNumberOnce) {
+  const ComputeStrata compute = strata();
+  for (const ComputeSite site : compute.sites) {
+    std::set<Key> found, expected;
+    for (const std::string& field : compute.fields) {
+      const ComputePopulation population(site, field, compute, epochs);
+      for (std::uint64_t i = 0; i < population.size(); ++i) {
+        const ComputeFault fault = population.at(i);
+        EXPECT_EQ(fault.site, site);
+        EXPECT_TRUE(found
+                        .insert({fault.tensor, fault.step, fault.replica, fault.micro_batch, fault.element,
+                                 fault.bit})
+                        .second);
+      }
+    }
+    for (const ComputeMap::Tensor& tensor : compute.computations->at(site)) {
+      for (std::int64_t step = 1; step <= 6; ++step) {
+        for (std::int64_t replica = 0; replica < 2; ++replica) {
+          for (std::int64_t micro = 0; micro < (of_layers(site) ? 2 : 1); ++micro) {
+            for (std::int64_t element = 0; element < tensor.elements; ++element) {
+              for (int bit = 0; bit < (tensor.dtype == "bfloat16" ? 16 : 32); ++bit)
+                expected.insert({tensor.name, step, replica, micro, element, bit});
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(found, expected) << name_of(site);
+  }
+}
+
+// The chi-square statistic of 20,000 draws in 24 equal cells has mean 23 and variance 46.
+TEST(ComputePopulation, IsDrawnUniformly) {
+  const ComputePopulation population(ComputeSite::weight_gradient, "sign", strata(), epochs);
+  ASSERT_EQ(population.size(), 7U * 2U * 6U);
+  constexpr int campaigns = 20000;
+  std::array<int, 84> counts = {};
+  std::set<std::string> members;
+  for (std::uint64_t i = 0; i < population.size(); ++i) members.insert(to_text(population.at(i)));
+  for (int key = 0; key < campaigns; ++key) {
+    const record::Faults drawn = population.draw(static_cast<std::uint64_t>(key), 0, 0);
+    const auto at = members.find(to_text(drawn.computed().front()));
+    ASSERT_NE(at, members.end());
+    ++counts[static_cast<std::size_t>(std::distance(members.begin(), at))];
+  }
+  double chi_square = 0;
+  constexpr double expected = campaigns / 84.0;
+  for (const int count : counts) chi_square += (count - expected) * (count - expected) / expected;
+  EXPECT_LT(std::abs(chi_square - 83), 4 * std::sqrt(2 * 83.0));
+}
+
+TEST(ComputePopulation, IsOfTheTensorsAndStepsThatAreNamed) {
+  ComputeStrata compute = strata();
+  compute.steps = StepRange{2, 3};
+  compute.tensors = {"*.bias", "fc"};
+  compute.lasting = 0;
+  compute.elements = 2;
+  const ComputePopulation population(ComputeSite::update, "sign", compute, epochs);
+  ASSERT_EQ(population.size(), 2U * 2U * 2U);
+  for (std::uint64_t i = 0; i < population.size(); ++i) {
+    const ComputeFault fault = population.at(i);
+    EXPECT_EQ(fault.tensor, "fc.bias");
+    EXPECT_TRUE(fault.step == 2 || fault.step == 3);
+    EXPECT_EQ(fault.lasting, 0);
+    EXPECT_EQ(fault.elements, 2);
+  }
+}
+
+std::string refusal(ComputeSite site, const std::string& field, const ComputeStrata& compute) {
+  return error_of([&] { ComputePopulation(site, field, compute, epochs); });
+}
+
+TEST(ComputePopulation, RefusesWhatIsNotComputed) {
+  ComputeStrata compute = strata();
+  EXPECT_THAT(refusal(ComputeSite::activation, "40-41", compute),
+              HasSubstr("no number there has such a bit"));
+  compute.steps = StepRange{1, 7};
+  EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("names step 7, but a run takes 6"));
+  compute = strata();
+  compute.tensors = {"flat"};
+  EXPECT_THAT(refusal(ComputeSite::gradient, "sign", compute), HasSubstr("names none of its layers: fc"));
+  compute.tensors = {};
+  compute.elements = 3;
+  EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("but fc.bias has 2"));
+  compute = strata();
+  compute.computations->may_skip = true;
+  EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("may leave out an update"));
+  EXPECT_EQ(ComputePopulation(ComputeSite::gradient, "sign", compute, epochs).size(), 3U * 4U * 6U);
+  compute.computations->parameters.front().elements = std::int64_t{1} << 55;
+  EXPECT_THAT(refusal(ComputeSite::weight_gradient, "sign", compute), HasSubstr("more than 2^53 bits"));
+  compute.computations.reset();
+  EXPECT_THAT(refusal(ComputeSite::gradient, "sign", compute), HasSubstr("before the campaign has begun"));
+}
+
+TEST(ComputeCanaries, StrikeTheLastTensorOfEverySite) {
+  const record::Parallel parallel;
+  const std::vector<ckpt::Reader> no_bases;
+  const ComputeStrata compute = strata();
+  std::vector<std::string> faults;
+  for (const Canary& canary : compute.canaries({})) {
+    record::TrialSpec run;
+    compute.plant(canary.stratum, {no_bases, parallel, epochs}, {}, run);
+    EXPECT_EQ(canary.lands, canary.required == Required::altered);
+    faults.push_back(canary.stratum + " " + to_text(run.faults.computed().front()));
+  }
+  EXPECT_EQ(faults, (std::vector<std::string>{
+                        "canary:compute-unreached activation:fc@7:0.0.0.14",
+                        "canary:compute-activation activation:fc@3:0.0.0.14",
+                        "canary:compute-gradient gradient:fc@3:0.0.0.14",
+                        "canary:compute-weight_gradient weight_gradient:fc.bias@3:0.0.0.30",
+                        "canary:compute-update update:fc.bias@3:0.0.0.30",
+                        "canary:compute-all activation:fc@1:0.0.0.15+permanent*3",
+                    }));
+}
+
+TEST(ComputeLanded, NeedsEachFaultOnceWithItsBit) {
+  const ComputeFault fault{.tensor = "fc", .bit = 3};
+  record::RunResult result;
+  result.altered_values = {{fault, "float32", 0b0001, 0b1001, 1}};
+  const auto lands = [&] {
+    const std::optional<record::RunResult> known = result;
+    return landed(std::vector{fault}, {known, std::nullopt});
+  };
+  EXPECT_TRUE(lands());
+  result.altered_values[0].new_pattern = 0b1011;
+  EXPECT_FALSE(lands());
+  result.altered_values[0].new_pattern = 0b1001;
+  result.altered_values[0].times = 0;
+  EXPECT_FALSE(lands());
+  result.altered_values[0].times = 1;
+  result.altered_values[0].fault.step = 2;
+  EXPECT_FALSE(lands());
+  result.altered_values.clear();
+  EXPECT_FALSE(lands());
+}
+
+TEST(ComputeCampaign, SurvivesItsStoredForm) {
+  const CampaignSpec spec = read_campaign_spec(
+      shipped, {"strata.compute.lasting=permanent", "strata.compute.every=2", "strata.compute.elements=4",
+                "strata.compute.stride=8", R"(strata.compute.tensors=["fc*"])", "strata.compute.steps=7"});
+  const record::Json value = to_json(spec);
+  EXPECT_EQ(to_json(campaign_spec_from_json(value)), value);
+  EXPECT_FALSE(spec.strata->alters_file());
+  EXPECT_EQ(spec.strata->strata().size(), 12U);
+  EXPECT_EQ(spec.strata->strata()[4].name, "gradient.exponent");
+  EXPECT_THAT(spec.strata->sentences(std::nullopt).faults.at(""),
+              HasSubstr("that match fc*, in steps 1 to 7, from then on in every step, one in 2, and in the 4 "
+                        "elements from there, 8 apart"));
+}
+
+class RefusedCompute : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
+
+TEST_P(RefusedCompute, SaysWhy) {
+  const auto& [change, says] = GetParam();
+  EXPECT_THAT(error_of([&] { (void)read_campaign_spec(shipped, {change}); }), HasSubstr(says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedCompute,
+    ::testing::Values(
+        std::pair("strata.compute.computations={}", "bitrift-train says which numbers a step computes"),
+        std::pair("strata.compute.fields=[\"sign\", \"31\"]", "share bit 31 of float32"),
+        std::pair("strata.compute.sites=[\"weights\"]", "strata.compute.sites"),
+        std::pair("strata.compute.lasting=ever", "expected a number of times or \"permanent\""),
+        std::pair("strata.compute.lasting=0", "strata.compute.lasting"),
+        std::pair("strata.compute.every=2", "give strata.compute.lasting, too"),
+        std::pair("strata.compute.stride=2", "give strata.compute.elements, too"),
+        std::pair("strata.roles=[\"weight\"]", "or 'compute'"),
+        std::pair("strata.tensors=[\"a\"]", "give strata.compute.tensors"),
+        std::pair("propagation={\"steps\": [1]}", "these faults alter none; remove the key"),
+        std::pair("arms.0.scope={\"replicas\": 1}", "these faults alter none; remove the key"),
+        std::pair("arms.0.precision=fp64", "give base.train.precision"),
+        std::pair("arms.0.recovery=shrink", "is for campaigns in which ranks or links fail"),
+        std::pair("arms.0.parallel={\"kind\": \"data\", \"ranks\": 2, \"shard_optimizer\": true}",
+                  "leave 'update' out of strata.compute.sites"),
+        std::pair("arms.1={\"name\": \"other\", \"parallel\": {\"kind\": \"data\", \"ranks\": 2}}",
+                  "differs from that of the first arm")));
+
+}  // namespace
+}  // namespace bitrift::design::compute_test
