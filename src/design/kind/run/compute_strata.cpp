@@ -23,7 +23,8 @@ constexpr const char* unreached = "canary:compute-unreached";
 constexpr const char* all_outputs = "canary:compute-all";
 constexpr const char* permanent = "permanent";
 
-// One number of each site must be struck and read back.
+// At each site a whole tensor is struck: one number may change nothing, such as an output of 3 that becomes 0
+// where another class has a probability of 1.
 std::string canary_at(ComputeSite site) { return fmt::format("canary:compute-{}", name_of(site)); }
 
 constexpr std::uint64_t most_computed_bits = std::uint64_t{1} << 53U;
@@ -127,14 +128,14 @@ std::optional<std::int64_t> ComputeStrata::steps_of_run(std::int64_t epochs) con
 }
 
 std::vector<Canary> ComputeStrata::canaries(const record::RecoverySpec&) const {
-  std::vector<Canary> list = {{unreached, "a number is to be struck after the end of the run",
-                               Required::bitwise, false, "a number was struck that was not to be"}};
+  std::vector<Canary> list = {{unreached, "numbers are to be struck after the end of the run",
+                               Required::bitwise, false, "numbers were struck that were not to be"}};
   for (const ComputeSite site : sites) {
-    Canary lands{
-        canary_at(site),
-        fmt::format("highest exponent bit flipped in the middle of the run, among {}", what_is(site)),
-        Required::altered, true, "the number that was to be struck was not"};
-    lands.unmet = "a huge number changed nothing";
+    Canary lands{canary_at(site),
+                 fmt::format("highest exponent bits flipped in the middle of the run, in a tensor of the {}",
+                             what_is(site)),
+                 Required::altered, true, "the numbers that were to be struck were not"};
+    lands.unmet = "huge numbers changed nothing";
     list.push_back(lands);
   }
   Canary all{all_outputs, "signs of all outputs of the last layer flipped in every step", Required::altered,
@@ -154,6 +155,7 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
     fault.site = site;
     fault.tensor = here.back().name;
     fault.bit = highest_bit(here.back()) - 1;
+    fault.elements = here.back().elements;
     return here.back();
   };
   fault.step = canary_step(steps_of_run(setting.epochs).value(), stratum != unreached);
@@ -161,7 +163,6 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
     const ComputeMap::Tensor last = aim(ComputeSite::activation);
     fault.step = 1;
     fault.bit = highest_bit(last);
-    fault.elements = last.elements;
     fault.lasting = 0;
   } else {
     const auto named =
