@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <numeric>
 
 #include "core/error.h"
 #include "record/fault/fault.h"
@@ -94,6 +95,10 @@ class Parts {
 bool ComputeFault::strikes(std::int64_t in_step) const noexcept {
   if (in_step < step || (in_step - step) % every != 0) return false;
   return lasting == 0 || (in_step - step) / every < lasting;
+}
+
+std::int64_t ComputeFault::most_elements(std::int64_t count) const noexcept {
+  return count / std::gcd(count, stride);
 }
 
 std::optional<std::int64_t> ComputeFault::last_step() const noexcept {

@@ -46,6 +46,8 @@ struct ComputeFault {
   std::int64_t stride = 1;       ///< from one element to the next; beyond the last one it starts again at 0
   bool operator==(const ComputeFault&) const = default;
   [[nodiscard]] bool strikes(std::int64_t in_step) const noexcept;
+  /// How many different elements of a tensor with `count` it can strike before it returns to its first.
+  [[nodiscard]] std::int64_t most_elements(std::int64_t count) const noexcept;
   /// nullopt: the last one of the run.
   [[nodiscard]] std::optional<std::int64_t> last_step() const noexcept;
 };

@@ -83,9 +83,10 @@ void check_exists(const ComputeFault& fault, const ComputeMap& map) {
   if (of_layers(fault.site)) check("micro-batch", fault.micro_batch, map.micro_batches);
   check("element", fault.element, named->elements);
   check("bit", fault.bit, static_cast<std::int64_t>(number_format(named->dtype).value().bytes) * 8);
-  if (fault.elements > named->elements) {
+  if (const std::int64_t most = fault.most_elements(named->elements); fault.elements > most) {
     fail(ErrorCode::bad_input, "{}: strikes {} elements, but there are {}", to_text(fault), fault.elements,
-         named->elements);
+         most == named->elements ? std::to_string(most)
+                                 : fmt::format("{} that are {} apart", most, fault.stride));
   }
 }
 

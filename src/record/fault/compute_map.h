@@ -38,7 +38,8 @@ struct ComputeMap {
 [[nodiscard]] ComputeMap compute_map_from_json(const Json& value);
 
 /// Throws Error(bad_input) that says what exists when the fault names a tensor, replica, micro-batch, element
-/// or bit that does not, or more elements than there are.
+/// or bit that does not, or more elements than there are, or than it can strike without returning to its
+/// first, whose bit would flip back.
 void check_exists(const ComputeFault& fault, const ComputeMap& map);
 
 }  // namespace bitrift::record

@@ -31,14 +31,29 @@ torch::Tensor element_of(const torch::Tensor& values, std::int64_t number) {
 std::uint64_t pattern_of(const torch::Tensor& element) {
   const torch::Tensor here = element.to(torch::kCPU);
   std::uint64_t pattern = 0;  // little-endian, as every machine that LibTorch runs on
-  std::memcpy(&pattern, here.const_data_ptr(), here.element_size());
+  std::memcpy(&pattern, here.const_data_ptr(), static_cast<std::size_t>(here.element_size()));
   return pattern;
 }
 
-void set_pattern(torch::Tensor element, std::uint64_t pattern) {
-  const torch::Tensor here = torch::empty({}, element.options().device(torch::kCPU));
-  std::memcpy(here.data_ptr(), &pattern, here.element_size());
-  element.copy_(here);
+// The elements that a fault strikes in a tensor of so many, in order.
+std::vector<std::int64_t> struck_by(const ComputeFault& fault, std::int64_t count) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(static_cast<std::size_t>(fault.elements));
+  const std::int64_t stride = fault.stride % count;
+  for (std::int64_t i = 0, at = fault.element; i < fault.elements; ++i, at = (at + stride) % count)
+    numbers.push_back(at);
+  return numbers;
+}
+
+// Flips the bit in place.
+void flip(const torch::Tensor& values, const ComputeFault& fault) {
+  const torch::Tensor here =
+      values.cpu().contiguous();  // shares memory with `values` where it is both already
+  auto* const bytes = static_cast<std::uint8_t*>(here.data_ptr());
+  const std::int64_t size = here.element_size();
+  const auto mask = static_cast<std::uint8_t>(1U << static_cast<unsigned>(fault.bit % 8));
+  for (const std::int64_t at : struck_by(fault, here.numel())) bytes[at * size + fault.bit / 8] ^= mask;
+  if (!here.is_alias_of(values)) torch::Tensor(values).copy_(here);
 }
 
 }  // namespace
@@ -106,21 +121,15 @@ nn::OutputTap* ComputeFlips::tap(int replica, std::int64_t micro_batch) {
 void ComputeFlips::strike(std::size_t fault, const torch::Tensor& values) {
   const torch::NoGradGuard no_grad;
   const ComputeFault& one = faults_[fault];
-  const std::uint64_t mask = std::uint64_t{1} << static_cast<unsigned>(one.bit);
   const std::int64_t count = values.numel();
   if (one.element >= count || one.bit >= static_cast<int>(values.element_size()) * 8) {
     fail(ErrorCode::internal, "{}: the tensor has {} elements of {} bytes", record::to_text(one), count,
          values.element_size());
   }
   AlteredValue altered{.fault = one, .dtype = nn::format_name(values.scalar_type())};
-  for (std::int64_t i = 0, at = one.element; i < one.elements; ++i, at = (at + one.stride) % count) {
-    const torch::Tensor element = element_of(values, at);
-    const std::uint64_t old = pattern_of(element);
-    set_pattern(element, old ^ mask);
-    if (i > 0) continue;
-    altered.old_pattern = old;
-    altered.new_pattern = pattern_of(element);
-  }
+  altered.old_pattern = pattern_of(element_of(values, one.element));
+  flip(values, one);
+  altered.new_pattern = pattern_of(element_of(values, one.element));
   note(fault, std::move(altered));
 }
 
@@ -152,10 +161,10 @@ void ComputeFlips::strike_updates() {
     const ComputeFault& one = faults_[update.fault];
     const torch::Tensor added = update.parameter - update.before;
     strike(update.fault, added);
-    const std::int64_t count = added.numel();
-    for (std::int64_t i = 0, at = one.element; i < one.elements; ++i, at = (at + one.stride) % count) {
-      element_of(update.parameter, at).copy_(element_of(update.before, at) + element_of(added, at));
-    }
+    torch::Tensor struck = torch::zeros({added.numel()}, torch::kBool);
+    for (const std::int64_t at : struck_by(one, added.numel())) struck.data_ptr<bool>()[at] = true;
+    struck = struck.view(added.sizes()).to(added.device());
+    update.parameter.copy_(torch::where(struck, update.before + added, update.parameter));
   }
 }
 

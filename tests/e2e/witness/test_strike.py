@@ -275,6 +275,7 @@ def spec_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         ("activation:fc3@1:0.0.999999.1", "there is no element 999999; there are 0 to"),
         ("activation:fc3@1:0.0.0.32", "there is no bit 32; there are 0 to 31"),
         ("update:fc3.bias@1:0.0.0.3*11", "strikes 11 elements, but there are 10"),
+        ("update:fc3.bias@1:0.0.0.3*3/5", "strikes 3 elements, but there are 2 that are 5 apart"),
         ("activation:fc3@4:0.0.0.1", "there is no step 4; the run takes 3"),
     ],
 )

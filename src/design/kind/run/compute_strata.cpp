@@ -264,9 +264,10 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
   for (const ComputeMap::Tensor& tensor : map.at(first_.site)) {
     if (!asked(tensor.name)) continue;
     found = true;
-    if (first_.elements > tensor.elements) {
-      fail(ErrorCode::bad_input, "strata.compute.elements is {}, but {} has {}; name other tensors",
-           first_.elements, tensor.name, tensor.elements);
+    if (const std::int64_t most = first_.most_elements(tensor.elements); first_.elements > most) {
+      fail(ErrorCode::bad_input, "strata.compute.elements is {}, but {} has {}{}; name other tensors",
+           first_.elements, tensor.name, most,
+           most == tensor.elements ? "" : fmt::format(" that are {} apart", first_.stride));
     }
     const std::vector<unsigned> bits = bit_field(number_format(tensor.dtype).value(), field);
     if (bits.empty()) continue;

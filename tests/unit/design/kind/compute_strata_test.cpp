@@ -127,6 +127,9 @@ TEST(ComputePopulation, RefusesWhatIsNotComputed) {
   compute.tensors = {};
   compute.elements = 3;
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("but fc.bias has 2"));
+  compute.elements = 2;
+  compute.stride = 2;  // the first of two elements again, whose bit would flip back
+  EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("fc.bias has 1 that are 2 apart"));
   compute = strata();
   compute.computations->may_skip = true;
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("may leave out an update"));
