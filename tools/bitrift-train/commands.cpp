@@ -262,6 +262,7 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
                                       launched_by_us() || !mpi::started_by_launcher());
   plan.links = chosen_links(arguments.links, plan.parallel, plan.recovery.kind);
   plan.strikes = chosen_strikes(arguments.strikes, plan.parallel, plan.recovery.kind);
+  if (arguments.check_replicas) refuse_unequal_replicas(plan.strikes, plan.parallel);
   if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
          name_of(plan.recovery.kind));

@@ -46,6 +46,15 @@ std::vector<ComputeFault> chosen_strikes(const std::vector<std::string>& strikes
   return faults;
 }
 
+void refuse_unequal_replicas(const std::vector<ComputeFault>& faults, const record::Parallel& parallel) {
+  const auto update = std::ranges::find(faults, record::ComputeSite::update, &ComputeFault::site);
+  if (update == faults.end() || parallel.replicas() == 1) return;
+  fail(ErrorCode::bad_input,
+       "--strike {} cannot be combined with --check-replicas: an update is struck on one replica, which "
+       "differs from then on; leave one of them out",
+       to_text(*update));
+}
+
 void check_strikes(const std::vector<ComputeFault>& faults, const record::TrainingSpec& spec,
                    const record::Parallel& parallel, const nn::Dataset& data, std::int64_t steps) {
   if (faults.empty()) return;

@@ -25,6 +25,9 @@ void add_strike_option(CLI::App* command, std::vector<std::string>& strikes);
 [[nodiscard]] std::vector<record::ComputeFault> chosen_strikes(const std::vector<std::string>& strikes,
                                                                const record::Parallel& parallel,
                                                                record::RecoveryKind recovery);
+/// Throws Error(bad_input) for faults that make replicas differ, where all of them are to be equal.
+void refuse_unequal_replicas(const std::vector<record::ComputeFault>& faults,
+                             const record::Parallel& parallel);
 /// Throws Error(bad_input) for numbers and steps that a run does not have. steps: that it takes.
 void check_strikes(const std::vector<record::ComputeFault>& faults, const record::TrainingSpec& spec,
                    const record::Parallel& parallel, const nn::Dataset& data, std::int64_t steps);

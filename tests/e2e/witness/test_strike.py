@@ -290,6 +290,7 @@ def test_what_does_not_go_with_a_strike(spec_file: Callable[..., str]) -> None:
     assert "given twice" in spec_file(*strike, *strike)
     assert "cannot be combined with --on-failure shrink" in spec_file(*strike, *two, "--on-failure", "shrink")
     assert "updates only a part of the parameters" in spec_file(*strike, *two, "--shard-optimizer")
+    assert "which differs from then on" in spec_file(*strike, *two, "--check-replicas")
 
 
 def test_a_strike_that_the_run_does_not_reach_is_reported(tmp_path: Path) -> None:
