@@ -369,6 +369,33 @@ def print_table(ended: dict[str, str]) -> None:
         print(f"| {strategy} | {' | '.join(cells)} |")
 
 
+# A number at each site, of replica and micro-batch 0.
+STRIKES = (
+    "activation:transformer.h.0@2:0.0.100.21",
+    "gradient:transformer.h.1@3:0.0.200.21*5/3",
+    "weight_gradient:transformer.h.0.mlp.c_fc.weight@4:0.0.300.21",
+    "update:transformer.wte.weight@5:0.0.400.21+permanent",
+)
+
+
+def strikes(options: list[str], *, fake: bool) -> Callable[[Check], None]:
+    """Numbers that are struck while they are computed change the state, and always in the same way."""
+
+    def check(here: Check) -> None:
+        spec = here.spec(GPT)
+        words = [word for text in STRIKES for word in ("--strike", text)]
+        struck = here.train(spec, "struck.h5", *options, *words)
+        here.same_bytes(struck, here.train(spec, "again.h5", *options, *words))
+        clean = here.train(spec, "clean.h5", *options)
+        if here.digests[struck] == here.digests[clean]:
+            raise AssertionError("what was struck changed nothing")
+        if fake:
+            with here.on_cpu():
+                here.same_state(struck, here.train(spec, "cpu.h5", *options, *words))
+
+    return check
+
+
 def all_checks(*, fake: bool) -> dict[str, Callable[[Check], None]]:
     found: dict[str, Callable[[Check], None]] = {}
     for name, options in STRATEGIES.items():
@@ -387,6 +414,8 @@ def all_checks(*, fake: bool) -> dict[str, Callable[[Check], None]]:
     found["save: pipeline 2, async"] = saves(STRATEGIES["pipeline 2"], ["--checkpoint-mode", "async"])
     found["save: formats"] = formats
     found["guards"] = guards
+    for name in ("data 2", "pipeline 2"):
+        found[f"strikes: {name}"] = strikes(STRATEGIES[name], fake=fake)
     found["campaign: bitrift-train"] = campaign
     found["campaign: PyTorch script"] = own_script
     found["steps of PyTorch"] = witness

@@ -53,7 +53,16 @@ def checks(work: str, cards: int, *words: str, forget: str = "") -> subprocess.C
                 "steps of PyTorch",
             ),
         ),
-        ("later", 2, ("as on a CPU: gpt, hybrid 2x2", "as on a CPU: mesh 2x2", "as on a CPU: pipeline 4, 1f1b")),
+        (
+            "later",
+            2,
+            (
+                "as on a CPU: gpt, hybrid 2x2",
+                "as on a CPU: mesh 2x2",
+                "as on a CPU: pipeline 4, 1f1b",
+                "strikes: data 2",
+            ),
+        ),
         pytest.param("later", 1, ("campaign: ",), marks=pytest.mark.thorough),
         pytest.param("now", 2, ("",), marks=pytest.mark.thorough),
     ],
