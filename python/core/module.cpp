@@ -24,6 +24,7 @@
 #include "integrity/verification.h"
 #include "integrity/verification_json.h"
 #include "json_text.h"
+#include "record/fault/compute_fault.h"
 #include "record/json/schema.h"
 #include "record/provenance.h"
 #include "traces.h"
@@ -165,6 +166,10 @@ std::string repair(const Path& path, const Path& output, const std::vector<std::
   return text;
 }
 
+std::string compute_fault(const std::string& text) {
+  return to_json(bitrift::record::compute_fault_from_text(text)).dump();
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
@@ -172,6 +177,7 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "The C++ libraries of bitrift; use the package `bitrift`.";
   module.attr("version") = bitrift::record::bitrift_version();
   translate_errors();
+  module.def("compute_fault", &compute_fault, py::arg("text"));
   module.def("list_tensors", &list_tensors, py::arg("path"));
   using Strings = std::vector<std::string>;
   module.def(

@@ -53,6 +53,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="make a few runs, and say what would stop or spoil a campaign"
     )
+    parser.add_argument(
+        "--strike",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="SITE:TENSOR@STEP:REPLICA.MICRO_BATCH.ELEMENT.BIT: this bit of a number flips while this step computes "
+        "it, such as activation:fc1@5:0.0.17.30 (docs/compute-faults.md); repeatable",
+    )
     for hidden in ("--connect", "--drill"):
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
     parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
@@ -66,6 +74,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.error("give --checkpoint FILE: the file to resume from")
     if options.check and options.ranks != 1:
         parser.error("--check is for one process: leave out --ranks")
+    if options.check and options.strike:
+        parser.error("--check makes runs without faults: leave out --strike")
     if options.epochs < 0 or options.ranks < 1:
         parser.error("--epochs must be at least 0, and --ranks at least 1")
     for path in (Path(options.script), None if options.unread else options.checkpoint):
@@ -126,14 +136,39 @@ class OneRun:
 
     def serve(self, script: Any) -> NoReturn:
         """Makes the run, prints its result and ends the process."""
+        from bitrift.errors import BadInput
         from bitrift.runner.serving import Request, Trainer
+        from bitrift.runner.strikes import NotComputed
 
         options = self._options
         check_ranks(options.ranks)
-        result = Trainer(script).run(Request(str(options.checkpoint), options.epochs, options.order_seed))
+        try:
+            faults = faults_of(options.strike)
+            request = Request(str(options.checkpoint), options.epochs, options.order_seed, strikes=faults)
+            result = Trainer(script).run(request)
+        except BadInput as error:
+            if options.rank and not isinstance(error, NotComputed):
+                time.sleep(PEERS_END_S)  # rank 0 says it
+            else:
+                print(f"bitrift.runner: error: --strike: {error}", file=sys.stderr)
+            end(FAILED)
         if not options.rank:
+            struck = [one["compute"] for one in result.get("altered_values", [])]
+            for text in (text for text, fault in zip(options.strike, faults, strict=True) if fault.row not in struck):
+                print(f"bitrift.runner: warning: {text} was never reached", file=sys.stderr)
             print(json.dumps(result, indent=2), file=self._out)
         end(0, self._out)
+
+
+def faults_of(texts: Sequence[str]) -> tuple[Any, ...]:
+    """The faults that --strike names. Raises BadInput for a text that is none, and for one that is given twice."""
+    from bitrift._core import compute_fault
+    from bitrift.errors import BadInput
+    from bitrift.runner.strikes import Fault
+
+    if twice := next((text for number, text in enumerate(texts) if text in texts[:number]), None):
+        raise BadInput(f"{twice}: given twice, which would flip the bit back")
+    return tuple(Fault.of(json.loads(compute_fault(text))) for text in texts)
 
 
 class Unread:

@@ -22,6 +22,7 @@ from bitrift.kept_state import several
 from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line, number
 from bitrift.runner.state import Snapshot, digest, digest_each
+from bitrift.runner.strikes import Fault, Strikes
 
 TEST_METRICS = ("test_loss", "test_accuracy", "test_capped_loss")
 TRAIN_METRICS = ("train_loss", "train_accuracy")
@@ -178,6 +179,8 @@ class Request:
     golden: bool = False
     base: str = ""
     """If given: the loaded state is compared with that of this file, see Trainer.unreached()."""
+    strikes: tuple[Fault, ...] = ()
+    """Numbers that are struck while they are computed."""
 
 
 class NonFinite(Exception):
@@ -225,15 +228,18 @@ class Trainer:
         progress.epoch = epoch_of(returned)
         self._compare(request, expected, returned)
         problem = ""
+        strikes = Strikes(request.strikes, self._script.state())
         before_steps()
-        try:
-            if request.epochs == 0:
-                self._evaluate(request, progress, {})
-            for _ in range(request.epochs):
-                self._train_epoch(request, progress)
-        except NonFinite as found:
-            problem = str(found)
-        return self._result(progress, "nonfinite" if problem else "done", problem, began)
+        with strikes:
+            try:
+                if request.epochs == 0:
+                    self._evaluate(request, progress, {})
+                for _ in range(request.epochs):
+                    self._train_epoch(request, progress)
+            except NonFinite as found:
+                problem = str(found)
+        result = self._result(progress, "nonfinite" if problem else "done", problem, began)
+        return result | ({"altered_values": strikes.altered()} if request.strikes else {})
 
     def load(self, checkpoint: str, order_seed: int) -> tuple[str, Any]:
         """Has the script load a file as in a new process; why a rank refuses it, or "", and what it returned."""

@@ -1,0 +1,241 @@
+"""Numbers that are struck while a script computes them (docs/compute-faults.md, "In your own script")."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from bitrift.errors import BadInput
+from bitrift.runner import ranks
+
+_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32}
+_INTEGERS |= {torch.float16: torch.int16, torch.bfloat16: torch.int16}
+_PERMANENT = "permanent"
+_MOST_NAMES = 20
+"""How many names of layers or parameters a message lists."""
+
+
+class NotComputed(BadInput):
+    """What a fault names is not what this rank computes; other ranks do not know of it."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault as rows have it: `row` is the object under "compute" (docs/journal.md)."""
+
+    row: Mapping[str, Any]
+    site: str
+    tensor: str
+    step: int
+    replica: int
+    micro_batch: int
+    element: int
+    bit: int
+    lasting: int | None = 1
+    """None: to the end of the run."""
+    every: int = 1
+    elements: int = 1
+    stride: int = 1
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> Fault:
+        parts = dict(row)
+        if parts.get("lasting") == _PERMANENT:
+            parts["lasting"] = None
+        return Fault(row, **parts)
+
+    def strikes(self, step: int) -> bool:
+        turn, rest = divmod(step - self.step, self.every)
+        return turn >= 0 and rest == 0 and (self.lasting is None or turn < self.lasting)
+
+    def flip(self, values: torch.Tensor) -> dict[str, Any]:
+        """Flips the bit in place. What was read back of the first element, without how often."""
+        size, width = values.numel(), 8 * values.element_size()
+        integers = _INTEGERS.get(values.dtype)
+        kind = str(values.dtype).removeprefix("torch.")
+        missing = f"element {self.element}" if self.element >= size else ""
+        missing = f"bit {self.bit}" if integers is None or self.bit >= width else missing
+        missing = f"group of {self.elements}" if self.elements > size else missing
+        if integers is None or missing:
+            raise NotComputed(f"{self.site} of {self.tensor}: there is no {missing} among {size} elements of {kind}")
+        numbers = [(self.element + i * self.stride) % size for i in range(self.elements)]
+        if len(set(numbers)) < len(numbers):
+            raise NotComputed(f"{self.site} of {self.tensor}: the stride returns to an element, and flips its bit back")
+        flat = values.detach().reshape(-1)  # shares memory with `values` where that is possible
+        places = torch.tensor(numbers, device=flat.device)
+        bits = flat.view(integers)
+        old = int(bits[self.element])
+        # The highest bit of a signed integer is negative.
+        bits[places] = bits[places] ^ (-(1 << self.bit) if self.bit == width - 1 else 1 << self.bit)
+        if flat.data_ptr() != values.data_ptr():
+            values.detach().copy_(flat.view_as(values))
+        patterns = [f"0x{value % (1 << width):0{width // 4}x}" for value in (old, int(bits[self.element]))]
+        return {"dtype": kind, "old": patterns[0], "new": patterns[1]}
+
+
+class Strikes:
+    """The faults of one run on this rank. Its hooks are on models and optimizers while it is open.
+
+    state: where the models are, as Script.state() returns it. Raises BadInput if a fault names a layer or a parameter
+    that they do not have, or a replica without a rank.
+    """
+
+    def __init__(self, faults: Sequence[Fault], state: Any) -> None:
+        self._step = 1
+        self._calls: Counter[str] = Counter()  # forward or backward passes of this step, by name
+        self._before: list[tuple[Fault, torch.Tensor, torch.Tensor]] = []
+        self._altered: dict[int, dict[str, Any]] = {}  # by position in `faults`
+        self._faults = list(faults)
+        self._handles: list[Any] = []
+        models = _models_of(state)
+        self._layers = {name: module for model in models for name, module in _named(model, "named_modules")}
+        self._parameters = {name: value for model in models for name, value in _named(model, "named_parameters")}
+        for fault in faults:
+            self._check(fault)
+
+    def __enter__(self) -> Strikes:
+        mine = [fault for fault in self._faults if fault.replica == ranks.number()]
+        if not mine:
+            return self
+        for name in {fault.tensor for fault in mine if fault.site in ("activation", "gradient")}:
+            own = [fault for fault in mine if fault.tensor == name and fault.site in ("activation", "gradient")]
+            self._handles.append(self._layers[name].register_forward_hook(functools.partial(self._output, name, own)))
+        for fault in (one for one in mine if one.site == "weight_gradient"):
+            hook = functools.partial(self._gradient_is_complete, fault)
+            self._handles.append(self._parameters[fault.tensor].register_post_accumulate_grad_hook(hook))
+        updates = [fault for fault in mine if fault.site == "update"]
+        self._handles.append(register_optimizer_step_pre_hook(functools.partial(self._keep, updates)))
+        self._handles.append(register_optimizer_step_post_hook(self._took_step))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def altered(self) -> list[dict[str, Any]]:
+        """What was struck on all ranks, by fault, as rows have it. Collective."""
+        everyone = ranks.gather(self._altered)
+        return [one[number] for number in range(len(self._faults)) for one in everyone if number in one]
+
+    def _check(self, fault: Fault) -> None:
+        of_layers = fault.site in ("activation", "gradient")
+        known: Mapping[str, Any] = self._layers if of_layers else self._parameters
+        if fault.tensor not in known:
+            what = "module" if of_layers else "parameter"
+            listed = ", ".join(list(known)[:_MOST_NAMES]) + (", ..." if len(known) > _MOST_NAMES else "")
+            raise BadInput(f"the script's models have no {what} {fault.tensor}; there are {listed}")
+        if not of_layers and not self._parameters[fault.tensor].requires_grad:
+            raise BadInput(f"{fault.tensor} is not trained: it has no gradient and no update")
+        if fault.replica >= ranks.count():
+            raise BadInput(f"there is no replica {fault.replica}; there are 0 to {ranks.count() - 1}")
+
+    def _strike(self, fault: Fault, values: torch.Tensor) -> None:
+        with torch.no_grad():
+            found = fault.flip(values)
+        first = {"compute": dict(fault.row)} | found | {"times": 0}
+        self._altered.setdefault(self._faults.index(fault), first)["times"] += 1
+
+    def _output(self, name: str, faults: list[Fault], module: torch.nn.Module, inputs: Any, output: Any) -> Any:
+        if not torch.is_grad_enabled():  # an evaluation
+            return None
+        number = self._calls[name]
+        self._calls[name] += 1
+        due = [fault for fault in faults if fault.micro_batch == number and fault.strikes(self._step)]
+        if not due:
+            return None
+        y, put_back = _first_tensor(name, output)
+        for fault in due:
+            if fault.site == "activation":
+                y = y.clone()
+                self._strike(fault, y)
+            elif y.requires_grad:
+                y.register_hook(functools.partial(self._gradient, fault))  # type: ignore[no-untyped-call]
+        return put_back(y)
+
+    def _gradient(self, fault: Fault, gradient: torch.Tensor) -> torch.Tensor:
+        altered = gradient.detach().clone()
+        self._strike(fault, altered)
+        return altered
+
+    def _gradient_is_complete(self, fault: Fault, parameter: torch.Tensor) -> None:
+        key = f"gradient of {fault.tensor}"
+        self._calls[key] += 1
+        if self._calls[key] == 1 and fault.strikes(self._step) and parameter.grad is not None:
+            self._strike(fault, parameter.grad)
+
+    def _keep(self, faults: list[Fault], optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        own = {id(value) for group in optimizer.param_groups for value in group["params"]}
+        for fault in faults:
+            value = self._parameters[fault.tensor]
+            if fault.strikes(self._step) and id(value) in own:
+                self._before.append((fault, value, value.detach().clone()))
+
+    def _took_step(self, *_: Any) -> None:
+        with torch.no_grad():
+            for fault, value, before in self._before:
+                added = value.detach() - before
+                self._strike(fault, added)
+                numbers = [(fault.element + i * fault.stride) % added.numel() for i in range(fault.elements)]
+                struck = torch.zeros(added.numel(), dtype=torch.bool, device=added.device)
+                struck[torch.tensor(numbers, device=added.device)] = True
+                value.copy_(torch.where(struck.view_as(added), before + added, value.detach()))
+        self._before = []
+        self._calls.clear()
+        self._step += 1
+
+
+def _models_of(state: Any) -> list[tuple[str, torch.nn.Module]]:
+    """The models of a state, each with what its names begin with: nothing for the only one, and for `model`."""
+    found = [(name + "." if name else "", model) for name, model in _modules("", state)]
+    return [("", found[0][1])] if len(found) == 1 else found
+
+
+def _modules(name: str, value: Any) -> Iterator[tuple[str, torch.nn.Module]]:
+    if isinstance(value, torch.nn.Module):
+        yield name, ranks.unwrapped(value)
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            inner = f"{name}.{key}" if name else "" if key == "model" else str(key)
+            yield from _modules(inner, one)
+    elif isinstance(value, (list, tuple)):
+        for number, one in enumerate(value):
+            yield from _modules(f"{name}.{number}" if name else str(number), one)
+
+
+def _named(model: tuple[str, torch.nn.Module], what: str) -> Iterator[tuple[str, Any]]:
+    prefix, module = model
+    for name, one in getattr(module, what)():
+        if name:
+            yield prefix + name, one
+
+
+def _first_tensor(name: str, output: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
+    """The first floating tensor of a module's output, and how to put another one in its place."""
+    if isinstance(output, torch.Tensor) and output.is_floating_point():
+        return output, lambda y: y
+    entries: list[tuple[Any, Any]] = []
+    if isinstance(output, Mapping):
+        entries = list(output.items())
+    elif isinstance(output, (list, tuple)):
+        entries = list(enumerate(output))
+    for key, value in entries:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value, functools.partial(_with, output, key)
+    raise NotComputed(f"{name} returns no tensor of floating-point numbers; name another module")
+
+
+def _with(output: Any, key: Any, y: torch.Tensor) -> Any:
+    if isinstance(output, tuple):
+        values = [y if number == key else value for number, value in enumerate(output)]
+        return type(output)(*values) if hasattr(output, "_fields") else tuple(values)
+    output[key] = y
+    return output
