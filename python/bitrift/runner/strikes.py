@@ -51,6 +51,15 @@ class Fault:
             parts["lasting"] = None
         return Fault(row, **parts)
 
+    @property
+    def of_layer(self) -> bool:
+        """Whether it strikes an output of a module or the gradient of one, and not a tensor of a parameter."""
+        return self.site in ("activation", "gradient")
+
+    def places(self, size: int) -> list[int]:
+        """The elements that it strikes in a tensor of this many, in order."""
+        return [(self.element + i * self.stride) % size for i in range(self.elements)]
+
     def strikes(self, step: int) -> bool:
         turn, rest = divmod(step - self.step, self.every)
         return turn >= 0 and rest == 0 and (self.lasting is None or turn < self.lasting)
@@ -65,7 +74,7 @@ class Fault:
         missing = f"group of {self.elements}" if self.elements > size else missing
         if integers is None or missing:
             raise NotComputed(f"{self.site} of {self.tensor}: there is no {missing} among {size} elements of {kind}")
-        numbers = [(self.element + i * self.stride) % size for i in range(self.elements)]
+        numbers = self.places(size)
         if len(set(numbers)) < len(numbers):
             raise NotComputed(f"{self.site} of {self.tensor}: the stride returns to an element, and flips its bit back")
         flat = values.detach().reshape(-1)  # shares memory with `values` where that is possible
@@ -104,8 +113,8 @@ class Strikes:
         mine = [fault for fault in self._faults if fault.replica == ranks.number()]
         if not mine:
             return self
-        for name in {fault.tensor for fault in mine if fault.site in ("activation", "gradient")}:
-            own = [fault for fault in mine if fault.tensor == name and fault.site in ("activation", "gradient")]
+        for name in {fault.tensor for fault in mine if fault.of_layer}:
+            own = [fault for fault in mine if fault.of_layer and fault.tensor == name]
             self._handles.append(self._layers[name].register_forward_hook(functools.partial(self._output, name, own)))
         for fault in (one for one in mine if one.site == "weight_gradient"):
             hook = functools.partial(self._gradient_is_complete, fault)
@@ -127,13 +136,12 @@ class Strikes:
         return [one[number] for number in range(len(self._faults)) for one in everyone if number in one]
 
     def _check(self, fault: Fault) -> None:
-        of_layers = fault.site in ("activation", "gradient")
-        known: Mapping[str, Any] = self._layers if of_layers else self._parameters
+        known: Mapping[str, Any] = self._layers if fault.of_layer else self._parameters
         if fault.tensor not in known:
-            what = "module" if of_layers else "parameter"
+            what = "module" if fault.of_layer else "parameter"
             listed = ", ".join(list(known)[:_MOST_NAMES]) + (", ..." if len(known) > _MOST_NAMES else "")
             raise BadInput(f"the script's models have no {what} {fault.tensor}; there are {listed}")
-        if not of_layers and not self._parameters[fault.tensor].requires_grad:
+        if not fault.of_layer and not self._parameters[fault.tensor].requires_grad:
             raise BadInput(f"{fault.tensor} is not trained: it has no gradient and no update")
         if fault.replica >= ranks.count():
             raise BadInput(f"there is no replica {fault.replica}; there are 0 to {ranks.count() - 1}")
@@ -184,9 +192,8 @@ class Strikes:
             for fault, value, before in self._before:
                 added = value.detach() - before
                 self._strike(fault, added)
-                numbers = [(fault.element + i * fault.stride) % added.numel() for i in range(fault.elements)]
                 struck = torch.zeros(added.numel(), dtype=torch.bool, device=added.device)
-                struck[torch.tensor(numbers, device=added.device)] = True
+                struck[torch.tensor(fault.places(added.numel()), device=added.device)] = True
                 value.copy_(torch.where(struck.view_as(added), before + added, value.detach()))
         self._before = []
         self._calls.clear()

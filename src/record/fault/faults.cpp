@@ -136,8 +136,8 @@ void from_json(const Json& value, Faults& faults) {
   take(computed);
   if (kinds > 1)
     fail(ErrorCode::bad_file,
-         "'faults' mixes altered bits, processes that fail, altered messages, failed links and numbers that "
-         "are computed wrong");
+         "'faults' mixes altered bits, processes that fail, altered messages, failed links and faults "
+         "while computing");
 }
 
 }  // namespace bitrift::record

@@ -18,7 +18,7 @@
 namespace bitrift::record {
 
 /// Faults of one kind: bits that were altered in the file; or, during the run, processes that fail, messages
-/// that arrive altered, links that fail, or numbers that are computed wrong.
+/// that arrive altered, links that fail, or numbers that flip while they are computed.
 class Faults {
  public:
   Faults() = default;  ///< no altered bit
@@ -81,7 +81,7 @@ class Faults {
 [[nodiscard]] std::string described(const Faults& faults, std::size_t most);
 
 /// A list: for an altered element its keys, for a process {"process": {...}}, for a message {"link": {...}},
-/// for a failed link {"failed_link": {...}}, for a number that is computed wrong {"compute": {...}}.
+/// for a failed link {"failed_link": {...}}, for a number that flips while it is computed {"compute": {...}}.
 void to_json(Json& value, const Faults& faults);
 /// Throws Error(bad_file) when the list mixes kinds.
 void from_json(const Json& value, Faults& faults);

@@ -1,4 +1,4 @@
-// The numbers of a run that are computed wrong. Inside train/ only.
+// Numbers that are struck while a run computes them. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class ComputeFlips {
 
   /// Whether some are of a step after the first `steps`.
   [[nodiscard]] bool due_after(std::int64_t steps) const;
-  /// What was altered on all ranks, by fault in the order of arm(). Collective; sends nothing if nothing is
-  /// armed.
+  /// Adds what was altered on all ranks to the result, in the order of arm(). Collective; sends nothing if
+  /// nothing is armed.
   void gather(const mpi::Communicator& ranks, record::RunResult& result) const;
   /// The faults that a gathered result does not mention: the run never reached them.
   [[nodiscard]] std::vector<record::ComputeFault> missing(const record::RunResult& result) const;

@@ -218,8 +218,9 @@ class NoReducer : public Reducer {
       : slots_(std::move(slots)), kill_point_(kill_point), flips_(flips) {}
   void arm(std::size_t /*index*/) override {}
   void taken() override {
+    if (!flips_.near()) return;
     for (const nn::Slot& slot : slots_) {
-      if (flips_.near() && slot.trained) flips_.weight_gradient(0, slot.key, slot.value.grad());
+      if (slot.trained) flips_.weight_gradient(0, slot.key, slot.value.grad());
     }
   }
   void finish() override { kill_point_.reach(record::TrainingPhase::reduce, 0, 1); }

@@ -127,7 +127,7 @@ def test_faults_that_last_strike_to_the_end(tmp_path: Path) -> None:
     strata = {"fields": ["sign"], "sites": ["activation", "update"], "lasting": "permanent", "every": 2}
     strata |= {"elements": 3, "stride": 4, "tensors": ["fc2", "fc2.*"], "steps": 5}
     spec = SPEC | {"strata": {"compute": strata}, "arms": [{"name": "serial", "parallel": {"kind": "serial"}}]}
-    # Three elements of the bias, which has ten, and of other tensors.
+    # The bias has ten elements, enough for three that are 4 apart.
     done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run", "--workers", "1")
     assert done.returncode == 0, done.stderr
     rows = [row for row in read_rows(tmp_path / "run").values() if row["kind"] == "trial"]

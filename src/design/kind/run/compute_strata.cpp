@@ -190,7 +190,8 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
   said.rates = rate_of_uniform("bit", "bits of numbers that a step computes");
   said.limits = {
       "The rates are those of flips that are simulated in software, in whole tensors between layers and "
-      "around the optimizer. They say nothing about how often hardware computes wrong, about numbers within "
+      "around the optimizer. They say nothing about how often hardware makes such errors, about numbers "
+      "within "
       "a layer, or about faults in checkpoints."};
   said.no_map =
       "Numbers are struck while they are computed and no tensor of the base, so there are no rates "

@@ -74,7 +74,7 @@ TEST(ComputePopulation, HoldsEveryBitOfEveryNumberOnce) {
   }
 }
 
-// The chi-square statistic of 20,000 draws in 24 equal cells has mean 23 and variance 46.
+// The chi-square statistic of 20,000 draws in 84 equal cells has mean 83 and variance 166.
 TEST(ComputePopulation, IsDrawnUniformly) {
   const ComputePopulation population(ComputeSite::weight_gradient, "sign", strata(), epochs);
   ASSERT_EQ(population.size(), 7U * 2U * 6U);
