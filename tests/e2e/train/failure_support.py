@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_support import LENET, MLP, PROGRAM, run, started, write_spec
+from train_support import LENET, MLP, PROGRAM, error_lines, run, started, write_spec
 
 PHASES = ("forward", "backward", "reduce", "update", "evaluate", "finish", "save")  # a death there needs a recovery
 RECOVERY_POINTS = ("noticed", "shrunk", "state", "resumed")
@@ -87,7 +87,7 @@ class Ended:
 
     @property
     def errors(self) -> list[str]:
-        return [line for line in self.err.replace("\0", "").splitlines() if line.startswith("bitrift-train: error: ")]
+        return error_lines(self.err)
 
     def json(self) -> dict[str, Any]:
         assert self.code == 0, f"{self.command}\n{self.err}"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from train_support import LENET, SGD, call
+from train_support import LENET, SGD, call, error_lines
 
 TRAINING = {
     "model": LENET,
@@ -53,6 +53,6 @@ def flip(path: Path, fault: dict) -> None:
 
 def one_line(ended: subprocess.CompletedProcess[str]) -> str:
     assert ended.returncode == 2, ended
-    lines = [line for line in ended.stderr.splitlines() if line.startswith("bitrift-train: error: ")]
+    lines = error_lines(ended.stderr)
     assert len(lines) == 1 and ended.stdout == ""
     return lines[0]

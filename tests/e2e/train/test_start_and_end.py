@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from failure_support import RECOVERIES, Bases, Watched, digest, ranks_of, segments
-from train_support import ADAM, PROGRAM, SGD, alive, call, run, write_spec
+from train_support import ADAM, PROGRAM, SGD, alive, call, error_lines, run, write_spec
 
 AGAIN = "a rank was lost before the training began; starting the ranks again (try "
 
@@ -294,7 +294,7 @@ def test_too_little_memory_is_said_in_one_line(tmp_path: Path, options: tuple[ob
     spec = write_spec(tmp_path / "spec.json", {"name": "mlp", "hidden": [65_536, 65_536]}, ADAM)
     done = call("train", spec, "-o", tmp_path / "out.h5", "--steps", 1, *options, preexec_fn=_limit_memory)
     assert done.returncode == 2, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("bitrift-train: error: ")]
+    lines = error_lines(done.stderr)
     said = "not enough memory (you tried to allocate 17179869184 bytes"
     assert lines and all(said in line for line in lines), done.stderr
     assert not (tmp_path / "out.h5").exists()

@@ -69,6 +69,11 @@ def call(*arguments: object, timeout: float = 120, **more: Any) -> subprocess.Co
     return subprocess.run(**how, capture_output=True, text=True, timeout=timeout, **more)
 
 
+def error_lines(stderr: str) -> list[str]:
+    """mpirun ends its own messages with a NUL, which then stands before the next line of a rank."""
+    return [line for line in stderr.replace("\0", "").splitlines() if line.startswith("bitrift-train: error: ")]
+
+
 def run(*arguments: object, **more: Any) -> dict:
     """Runs bitrift-train, which must succeed, and returns its JSON."""
     done = call(*arguments, "--json", **more)

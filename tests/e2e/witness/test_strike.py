@@ -1,4 +1,4 @@
-"""`--strike`: what a number that is struck while it is computed does to a run, predicted to the bit with hooks of plain PyTorch.
+"""`--strike`: a number is struck while it is computed; hooks of plain PyTorch predict the run to the bit.
 
 The prediction knows docs/compute-faults.md and PyTorch, and shares no code with bitrift.
 """
