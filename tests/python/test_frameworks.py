@@ -84,6 +84,20 @@ def test_a_trainer_becomes_a_campaign(name: str, metric: str, place: Path) -> No
     assert len(trials) == 18 and {"masked", "crash"} <= set(trials["outcome"])
 
 
+@needs_frameworks
+@pytest.mark.parametrize("name", ["gpt2", "classifier"])
+def test_numbers_that_a_trainer_computes_are_struck(name: str, place: Path) -> None:
+    """With no changed line; tests/python/test_computations.py compares rows with hooks of plain PyTorch."""
+    if not (place / f"{name}.h5").exists():
+        run(FRAMEWORKS, f"{name}.py", place=place)
+    strata = 'strata={"compute": {"fields": ["exponent_msb"]}}'
+    sizes = ["controls.envelope=20", "controls.held_out=4", "controls.jitter=4", "trials_per_stratum=3", strata]
+    options = [word for one in (*sizes, f"runner.interpreter={FRAMEWORKS}") for word in ("--set", one)]
+    run(program(), "campaign", "run", f"{name}.json", "-o", f"{name}-struck", *options, place=place)
+    trials = bitrift.Campaign(place / f"{name}-struck").trials()
+    assert len(trials) == 12 and set(trials["site"]) == {"activation", "gradient", "weight_gradient", "update"}
+
+
 TOP = "compute_metrics=lambda p: {'top': float((p.predictions.argmax(-1)[:, :-1] == p.label_ids[:, 1:]).mean())}"
 NAMED = {
     "gpt2": (

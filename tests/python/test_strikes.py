@@ -188,7 +188,7 @@ def test_the_first_tensor_of_an_output_is_struck(text: str) -> None:
     torch.manual_seed(1)
     model, x = Parts(), numbers(2, 2, 4)
     clean = model(x)
-    with Strikes([fault_of(text)], {"model": model}) as strikes:
+    with Strikes([fault_of(text)], {"model": model}) as strikes, strikes.epoch():
         with torch.no_grad():
             assert model(x).equal(clean)  # an evaluation
         struck = model(x)
@@ -205,8 +205,10 @@ def test_a_module_that_is_called_twice_counts_its_calls() -> None:
     inner = model.shared(model.dict(model.tuple(x)[0])["hidden"])
     expected = model.shared(inner).detach().clone()
     expected[0, 2] *= -1
-    with Strikes([fault_of("activation:shared@1:0.1.2.31")], [model]):
-        assert model(x).equal(expected + 1)
+    with Strikes([fault_of("activation:shared@1:0.1.2.31")], [model]) as strikes:
+        model(x)  # an evaluation that keeps gradients
+        with strikes.epoch():
+            assert model(x).equal(expected + 1)
 
 
 def test_names_say_which_of_several_models() -> None:
@@ -295,7 +297,7 @@ def test_a_fault_that_does_not_fit_the_script_is_one_line(place: Path) -> None:
 def test_what_a_script_does_not_compute_is_refused(text: str, says: str) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     model[2].bias.requires_grad_(False)
-    with pytest.raises(BadInput) as caught, Strikes([fault_of(text)], [model]):
+    with pytest.raises(BadInput) as caught, Strikes([fault_of(text)], [model]) as strikes, strikes.epoch():
         model(numbers(1, 4, 4)).sum().backward()
     assert says in str(caught.value)
 

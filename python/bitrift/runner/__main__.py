@@ -65,6 +65,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
     parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--unread", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--computations", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--audit", default="", help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
@@ -138,7 +139,7 @@ class OneRun:
         """Makes the run, prints its result and ends the process."""
         from bitrift.errors import BadInput
         from bitrift.runner.serving import Request, Trainer
-        from bitrift.runner.strikes import NotComputed
+        from bitrift.runner.watch import NotComputed
 
         options = self._options
         check_ranks(options.ranks)
@@ -171,11 +172,41 @@ def faults_of(texts: Sequence[str]) -> tuple[Any, ...]:
     return tuple(Fault.of(json.loads(compute_fault(text))) for text in texts)
 
 
-class Unread:
-    """The session that finds the tensors of the base that the script does not load; --checkpoint is its own copy."""
+class Told:
+    """A session that writes one JSON object to a file, for the driver of a campaign, and ends the process."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    def __init__(self, options: argparse.Namespace, out: Path) -> None:
+        self._options, self._out = options, out
+
+    def broke(self, detail: str) -> None:
+        """An exception ended the script; of several ranks the first one counts."""
+        with contextlib.suppress(FileExistsError):
+            self.answer({"failed": detail})
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Writes the object."""
+        with self._out.open("x") as file:
+            json.dump(message, file)
+
+
+class Computations(Told):
+    """The session that trains an epoch from --checkpoint to see which numbers each step computes."""
+
+    def serve(self, script: Any) -> NoReturn:
+        """Writes record::ComputeMap."""
+        from bitrift.runner import ranks
+        from bitrift.runner.computations import computations
+        from bitrift.runner.serving import Trainer
+
+        check_ranks(self._options.ranks)
+        found = computations(Trainer(script), str(self._options.checkpoint))
+        if ranks.number() == 0:
+            self.answer({"computations": found})
+        end(0)
+
+
+class Unread(Told):
+    """The session that finds the tensors of the base that the script does not load; --checkpoint is its own copy."""
 
     def serve(self, script: Any) -> NoReturn:
         """Writes their names to a file and ends the process."""
@@ -191,16 +222,6 @@ class Unread:
         if ranks.number() == 0:
             self.answer({"unread": found})
         end(0)
-
-    def broke(self, detail: str) -> None:
-        """An exception ended the script; of several ranks the first one counts."""
-        with contextlib.suppress(FileExistsError):
-            self.answer({"failed": detail})
-
-    def answer(self, message: dict[str, Any]) -> None:
-        """Writes the one message to the driver."""
-        with self._options.unread.open("x") as file:
-            json.dump(message, file)
 
 
 def _digest_of(base: Path) -> str:
@@ -238,6 +259,7 @@ class Worker:
 
     def _answer(self, trainer: Any, run: dict[str, Any]) -> None:
         from bitrift.runner.serving import Request
+        from bitrift.runner.strikes import Fault
 
         base = self._options.base
         file = str(base) if self._options.drill == "ignore-file" else run["checkpoint"]
@@ -245,7 +267,8 @@ class Worker:
         seed = 1 if self._leaked else run.get("order_seed", 0)
         drill = run.get("drill", "")
         golden, compared = run.get("golden", False), run.get("compare_loaded", False)
-        request = Request(file, run["epochs"], seed, golden, str(base) if compared else "")
+        faults = tuple(Fault.of(one["compute"]) for one in run.get("faults", []))
+        request = Request(file, run["epochs"], seed, golden, str(base) if compared else "", faults, True)
         result = trainer.run(request, lambda: self._drill(drill))
         self._leaked = self._leaked or drill == "leak"
         if self._driver.rank == 0:
@@ -342,9 +365,8 @@ def _session(options: argparse.Namespace) -> tuple[Any, Any]:
 
         driver = Driver(options.connect, options.rank or 0, options.ranks)
         return Worker(options, driver), driver
-    if options.unread:
-        session = Unread(options)
-        return session, session
+    if told := _told(options):
+        return told, told
     out = cast(IO[str], os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
     if options.check:
@@ -352,6 +374,12 @@ def _session(options: argparse.Namespace) -> tuple[Any, Any]:
 
         return Check(options, out), None
     return OneRun(options, out), None
+
+
+def _told(options: argparse.Namespace) -> Told | None:
+    if options.unread:
+        return Unread(options, options.unread)
+    return Computations(options, options.computations) if options.computations else None
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:

@@ -23,6 +23,7 @@ from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line, number
 from bitrift.runner.state import Snapshot, digest, digest_each
 from bitrift.runner.strikes import Fault, Strikes
+from bitrift.runner.watch import Watch
 
 TEST_METRICS = ("test_loss", "test_accuracy", "test_capped_loss")
 TRAIN_METRICS = ("train_loss", "train_accuracy")
@@ -181,6 +182,7 @@ class Request:
     """If given: the loaded state is compared with that of this file, see Trainer.unreached()."""
     strikes: tuple[Fault, ...] = ()
     """Numbers that are struck while they are computed."""
+    in_campaign: bool = False
 
 
 class NonFinite(Exception):
@@ -209,14 +211,21 @@ class Trainer:
         self._loaded_base: dict[int, dict[str, bytes]] = {}  # by order seed
         self._compared: dict[str, bool] | None = None  # whether each part of the loaded state differs from the base's
         self._optimizer_steps = 0
+        self._watch = Watch(None)
         self._tested: set[str] = set()
         """The metrics of the first evaluation."""
         register_optimizer_step_post_hook(self._count_step)
 
-    def run(self, request: Request, before_steps: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    def run(
+        self,
+        request: Request,
+        before_steps: Callable[[], None] = lambda: None,
+        watch_on: Callable[[Any], Watch] | None = None,
+    ) -> dict[str, Any]:
         """The result of a run, without its id and what changed in the file; equal on all ranks.
 
-        before_steps is called when the file is loaded. Raises what train_epoch, evaluate and state raise.
+        before_steps is called when the file is loaded; watch_on makes what watches the steps, of the script's state.
+        Raises what train_epoch, evaluate and state raise.
         """
         began = time.perf_counter()
         self._compared = None
@@ -228,9 +237,11 @@ class Trainer:
         progress.epoch = epoch_of(returned)
         self._compare(request, expected, returned)
         problem = ""
-        strikes = Strikes(request.strikes, self._script.state())
+        state = self._script.state()
+        strikes = Strikes(request.strikes, state, request.in_campaign)
+        self._watch = watch_on(state) if watch_on else strikes
         before_steps()
-        with strikes:
+        with self._watch:
             try:
                 if request.epochs == 0:
                     self._evaluate(request, progress, {})
@@ -294,8 +305,9 @@ class Trainer:
             seed_order(one, seed)
         self._optimizer_steps = 0
         before = progress.steps
-        outcome = self._script.train_epoch(*([progress.epoch] if self._takes_epoch else []))
-        metrics = self._follow(outcome, progress) if inspect.isgenerator(outcome) else _train_metrics(outcome)
+        with self._watch.epoch():
+            outcome = self._script.train_epoch(*([progress.epoch] if self._takes_epoch else []))
+            metrics = self._follow(outcome, progress) if inspect.isgenerator(outcome) else _train_metrics(outcome)
         progress.steps = before + int(metrics.pop("steps", self._optimizer_steps))
         if request.golden and progress.steps == before:
             raise ValueError(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -14,16 +14,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from bitrift.errors import BadInput
 from bitrift.runner import ranks
+from bitrift.runner.watch import NotComputed, Watch, first_tensor
 
 _INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32}
 _INTEGERS |= {torch.float16: torch.int16, torch.bfloat16: torch.int16}
 _PERMANENT = "permanent"
 _MOST_NAMES = 20
 """How many names of layers or parameters a message lists."""
-
-
-class NotComputed(BadInput):
-    """What a fault names is not what this rank computes; other ranks do not know of it."""
 
 
 @dataclass(frozen=True)
@@ -89,46 +86,42 @@ class Fault:
         return {"dtype": kind, "old": patterns[0], "new": patterns[1]}
 
 
-class Strikes:
-    """The faults of one run on this rank. Its hooks are on models and optimizers while it is open.
+class Strikes(Watch):
+    """The faults of one run on this rank.
 
     state: where the models are, as Script.state() returns it. Raises BadInput if a fault names a layer or a parameter
-    that they do not have, or a replica without a rank.
+    that they do not have, or a replica without a rank. In a campaign a number that does not exist is not struck, which
+    its driver notices: an exception would be a crash of the training.
     """
 
-    def __init__(self, faults: Sequence[Fault], state: Any) -> None:
+    def __init__(self, faults: Sequence[Fault], state: Any, in_campaign: bool = False) -> None:
+        super().__init__(state)
         self._step = 1
         self._calls: Counter[str] = Counter()  # forward or backward passes of this step, by name
         self._before: list[tuple[Fault, torch.Tensor, torch.Tensor]] = []
         self._altered: dict[int, dict[str, Any]] = {}  # by position in `faults`
+        self._sizes: dict[int, int] = {}  # of the tensor that was struck first, by the same
         self._faults = list(faults)
-        self._handles: list[Any] = []
-        models = _models_of(state)
-        self._layers = {name: module for model in models for name, module in _named(model, "named_modules")}
-        self._parameters = {name: value for model in models for name, value in _named(model, "named_parameters")}
-        for fault in faults:
-            self._check(fault)
+        self._in_campaign = in_campaign
+        if not in_campaign:
+            for fault in faults:
+                self._check(fault)
 
     def __enter__(self) -> Strikes:
         mine = [fault for fault in self._faults if fault.replica == ranks.number()]
         if not mine:
             return self
-        for name in {fault.tensor for fault in mine if fault.of_layer}:
+        for name in {fault.tensor for fault in mine if fault.of_layer} & self.layers.keys():
             own = [fault for fault in mine if fault.of_layer and fault.tensor == name]
-            self._handles.append(self._layers[name].register_forward_hook(functools.partial(self._output, name, own)))
-        for fault in (one for one in mine if one.site == "weight_gradient"):
+            self.keep(self.layers[name].register_forward_hook(functools.partial(self._output, name, own)))
+        known = [fault for fault in mine if fault.tensor in self.parameters and not fault.of_layer]
+        for fault in (one for one in known if one.site == "weight_gradient"):
             hook = functools.partial(self._gradient_is_complete, fault)
-            self._handles.append(self._parameters[fault.tensor].register_post_accumulate_grad_hook(hook))
-        updates = [fault for fault in mine if fault.site == "update"]
-        self._handles.append(register_optimizer_step_pre_hook(functools.partial(self._keep, updates)))
-        self._handles.append(register_optimizer_step_post_hook(self._took_step))
+            self.keep(self.parameters[fault.tensor].register_post_accumulate_grad_hook(hook))
+        updates = [fault for fault in known if fault.site == "update"]
+        self.keep(register_optimizer_step_pre_hook(functools.partial(self._before_step, updates)))
+        self.keep(register_optimizer_step_post_hook(self._took_step))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for handle in self._handles:
-            handle.remove()
 
     def altered(self) -> list[dict[str, Any]]:
         """What was struck on all ranks, by fault, as rows have it. Collective."""
@@ -136,31 +129,49 @@ class Strikes:
         return [one[number] for number in range(len(self._faults)) for one in everyone if number in one]
 
     def _check(self, fault: Fault) -> None:
-        known: Mapping[str, Any] = self._layers if fault.of_layer else self._parameters
+        known: Mapping[str, Any] = self.layers if fault.of_layer else self.parameters
         if fault.tensor not in known:
             what = "module" if fault.of_layer else "parameter"
             listed = ", ".join(list(known)[:_MOST_NAMES]) + (", ..." if len(known) > _MOST_NAMES else "")
             raise BadInput(f"the script's models have no {what} {fault.tensor}; there are {listed}")
-        if not fault.of_layer and not self._parameters[fault.tensor].requires_grad:
+        if not fault.of_layer and not self.parameters[fault.tensor].requires_grad:
             raise BadInput(f"{fault.tensor} is not trained: it has no gradient and no update")
         if fault.replica >= ranks.count():
             raise BadInput(f"there is no replica {fault.replica}; there are 0 to {ranks.count() - 1}")
 
     def _strike(self, fault: Fault, values: torch.Tensor) -> None:
-        with torch.no_grad():
-            found = fault.flip(values)
+        number = self._faults.index(fault)
+        if self._sizes.setdefault(number, values.numel()) != values.numel():
+            return  # a batch of another size, at the end of an epoch
+        try:
+            with torch.no_grad():
+                found = fault.flip(values)
+        except NotComputed as error:
+            if not self._in_campaign:
+                raise
+            print(f"bitrift.runner: error: {error}", file=sys.stderr)
+            return
         first = {"compute": dict(fault.row)} | found | {"times": 0}
-        self._altered.setdefault(self._faults.index(fault), first)["times"] += 1
+        self._altered.setdefault(number, first)["times"] += 1
+
+    def begin_epoch(self) -> None:
+        self._calls.clear()
 
     def _output(self, name: str, faults: list[Fault], module: torch.nn.Module, inputs: Any, output: Any) -> Any:
-        if not torch.is_grad_enabled():  # an evaluation
+        if not self.trains():
             return None
         number = self._calls[name]
         self._calls[name] += 1
         due = [fault for fault in faults if fault.micro_batch == number and fault.strikes(self._step)]
         if not due:
             return None
-        y, put_back = _first_tensor(name, output)
+        try:
+            y, put_back = first_tensor(name, output)
+        except NotComputed as error:
+            if not self._in_campaign:
+                raise
+            print(f"bitrift.runner: error: {error}", file=sys.stderr)
+            return None
         for fault in due:
             if fault.site == "activation":
                 y = y.clone()
@@ -180,10 +191,10 @@ class Strikes:
         if self._calls[key] == 1 and fault.strikes(self._step) and parameter.grad is not None:
             self._strike(fault, parameter.grad)
 
-    def _keep(self, faults: list[Fault], optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before_step(self, faults: list[Fault], optimizer: torch.optim.Optimizer, *_: Any) -> None:
         own = {id(value) for group in optimizer.param_groups for value in group["params"]}
         for fault in faults:
-            value = self._parameters[fault.tensor]
+            value = self.parameters[fault.tensor]
             if fault.strikes(self._step) and id(value) in own:
                 self._before.append((fault, value, value.detach().clone()))
 
@@ -198,51 +209,3 @@ class Strikes:
         self._before = []
         self._calls.clear()
         self._step += 1
-
-
-def _models_of(state: Any) -> list[tuple[str, torch.nn.Module]]:
-    """The models of a state, each with what its names begin with: nothing for the only one, and for `model`."""
-    found = [(name + "." if name else "", model) for name, model in _modules("", state)]
-    return [("", found[0][1])] if len(found) == 1 else found
-
-
-def _modules(name: str, value: Any) -> Iterator[tuple[str, torch.nn.Module]]:
-    if isinstance(value, torch.nn.Module):
-        yield name, ranks.unwrapped(value)
-    elif isinstance(value, Mapping):
-        for key, one in value.items():
-            inner = f"{name}.{key}" if name else "" if key == "model" else str(key)
-            yield from _modules(inner, one)
-    elif isinstance(value, (list, tuple)):
-        for number, one in enumerate(value):
-            yield from _modules(f"{name}.{number}" if name else str(number), one)
-
-
-def _named(model: tuple[str, torch.nn.Module], what: str) -> Iterator[tuple[str, Any]]:
-    prefix, module = model
-    for name, one in getattr(module, what)():
-        if name:
-            yield prefix + name, one
-
-
-def _first_tensor(name: str, output: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
-    """The first floating tensor of a module's output, and how to put another one in its place."""
-    if isinstance(output, torch.Tensor) and output.is_floating_point():
-        return output, lambda y: y
-    entries: list[tuple[Any, Any]] = []
-    if isinstance(output, Mapping):
-        entries = list(output.items())
-    elif isinstance(output, (list, tuple)):
-        entries = list(enumerate(output))
-    for key, value in entries:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value, functools.partial(_with, output, key)
-    raise NotComputed(f"{name} returns no tensor of floating-point numbers; name another module")
-
-
-def _with(output: Any, key: Any, y: torch.Tensor) -> Any:
-    if isinstance(output, tuple):
-        values = [y if number == key else value for number, value in enumerate(output)]
-        return type(output)(*values) if hasattr(output, "_fields") else tuple(values)
-    output[key] = y
-    return output

@@ -41,12 +41,12 @@ void refuse_other_formats(const design::CampaignSpec& spec) {
 
 // Everything that can be refused without a folder is refused before one is made.
 void check_before_folder(design::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
-                         const std::filesystem::path& trainer) {
+                         const Launch& launch, Progress& progress) {
   refuse_other_formats(spec);
   const Layout layout{options.folder};
   const bool begun = std::filesystem::exists(layout.journal()) || std::filesystem::exists(layout.shards());
-  if (!begun || options.extend) check_arms_fit(spec, options.spec, trainer);
-  find_fact(spec, layout, options.spec, trainer);
+  if (!begun || options.extend) check_arms_fit(spec, options.spec, launch.program);
+  find_fact(spec, layout, options.spec, launch, [&](const std::string& text) { progress.note(text); });
   drills.check(spec);
   const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
     return file.precision.empty() && spec.bases[file.base].checkpoint;
@@ -260,7 +260,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   const bool trains = std::any_of(asked.bases.begin(), asked.bases.end(),
                                   [](const record::BaseSpec& base) { return base.train.has_value(); });
   const Launch launch = launch_of(asked, trains, drills.ignore_file);
-  check_before_folder(asked, options, drills, launch.program);
+  check_before_folder(asked, options, drills, launch, progress);
   Folder folder(std::filesystem::absolute(options.folder), asked, drills, options.command,
                 options.shard ? options.shard->count : 0,
                 options.extend ? OtherSpec::extend : OtherSpec::refuse);

@@ -3,8 +3,10 @@
 #include <optional>
 #include <vector>
 
+#include "campaign/launch/script_answer.h"
 #include "campaign/worker/training_facts.h"
 #include "core/error.h"
+#include "core/file.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -13,9 +15,13 @@ using record::Json;
 
 // The facts that the fact is derived from.
 Json origin_of(const design::CampaignSpec& spec, const design::FactNeeded& needed) {
-  return {{"bases", record::to_json(spec.bases)},
-          {"parallel", to_json(spec.arms.front().parallel)},
-          {"fact", needed.pointer}};
+  Json origin = {{"bases", record::to_json(spec.bases)},
+                 {"parallel", to_json(spec.arms.front().parallel)},
+                 {"fact", needed.pointer}};
+  if (spec.runner.kind == record::RunnerKind::train) return origin;
+  origin["runner"] = to_json(spec.runner);
+  for (const design::Arm& arm : spec.arms) origin["arms"].push_back({arm.words, spec.files[arm.file].base});
+  return origin;
 }
 
 std::optional<Json> stored_fact(const design::CampaignSpec& spec, const Layout& layout,
@@ -56,14 +62,48 @@ design::Strata described_by_all(const design::CampaignSpec& spec, const std::fil
   return known.value();
 }
 
+// What the script of an arm shows.
+Json shown_fact(const design::Arm& arm, const Launch& launch, const design::FactNeeded& needed) {
+  const TemporaryFolder folder("bitrift-fact");
+  const auto log = folder.path() / "log";
+  const auto out = folder.path() / "answer.json";
+  const auto [value, failed, ended] =
+      ask_script(fact_command(launch, arm, needed.key, out, log), out, needed.key);
+  if (value) return *value;
+  fail(ErrorCode::bad_input, "arm '{}': the script does not show {}: {}", arm.name, needed.says,
+       ended.empty() ? failed : fmt::format("{}; it printed: {}", ended, log_tail(log)));
+}
+
+design::Strata shown_by_all(const design::CampaignSpec& spec, const std::filesystem::path& source,
+                            Launch launch, const design::FactNeeded& needed) {
+  std::optional<design::Strata> known;
+  for (const design::Arm& arm : spec.arms) {
+    launch.base = spec.bases.at(spec.files.at(arm.file).base).checkpoint.value();
+    design::Strata here = spec.strata->with_fact(shown_fact(arm, launch, needed));
+    if (known && (*known)->fact() != here->fact()) {
+      fail(ErrorCode::bad_input, "{}: arms: '{}' and '{}' differ in {}; use one campaign for each",
+           source.string(), spec.arms.front().name, arm.name, needed.what);
+    }
+    known = std::move(here);
+  }
+  return known.value();
+}
+
 }  // namespace
 
 void find_fact(design::CampaignSpec& spec, const Layout& layout, const std::filesystem::path& source,
-               const std::filesystem::path& trainer) {
+               const Launch& launch, const std::function<void(std::string)>& say) {
   const auto needed = spec.strata->fact_needed();
   if (!needed) return;
   const auto stored = stored_fact(spec, layout, *needed);
-  spec.strata = stored ? spec.strata->with_fact(*stored) : described_by_all(spec, source, trainer, *needed);
+  if (stored) {
+    spec.strata = spec.strata->with_fact(*stored);
+  } else if (spec.runner.kind == record::RunnerKind::train) {
+    spec.strata = described_by_all(spec, source, launch.program, *needed);
+  } else {
+    say(fmt::format("training one epoch with each arm's script to see {}", needed->says));
+    spec.strata = shown_by_all(spec, source, launch, *needed);
+  }
   const std::vector<ckpt::Reader> no_bases;
   const std::vector<record::Stratum> strata = spec.strata->strata();
   for (std::size_t i = 0; i < strata.size(); ++i) {

@@ -1,18 +1,22 @@
-// What bitrift-train must say about a training before the faults of a campaign are known.
+// What must be known about a training before the faults of a campaign are.
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include "campaign/folder/folder.h"
+#include "campaign/launch/launch.h"
 #include "design/campaign_spec.h"
 
 namespace bitrift::campaign {
 
 /// Gives the strata their fact, where they need one: that of the folder where its campaign has the same kind
-/// of fault, bases and strategy, else what `bitrift-train describe` says. source: of the spec, for messages;
-/// trainer: see find_trainer(). Throws Error(bad_input) when the strata do not fit the fact or bases differ
-/// in it, Error(unsupported) when bitrift-train does not say it.
+/// of fault, bases and strategy, else what `bitrift-train describe` says or the user's script shows, which
+/// trains an epoch for it. source: of the spec, for messages; say: called before the script is run. Throws
+/// Error(bad_input) when the strata do not fit the fact, or bases or arms differ in it, Error(unsupported)
+/// when bitrift-train does not say it.
 void find_fact(design::CampaignSpec& spec, const Layout& layout, const std::filesystem::path& source,
-               const std::filesystem::path& trainer);
+               const Launch& launch, const std::function<void(std::string)>& say);
 
 }  // namespace bitrift::campaign

@@ -1,27 +1,22 @@
 #include "campaign/folder/unread.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
 
 #include <unistd.h>
 
-#include "campaign/plan/ends.h"
+#include "campaign/launch/script_answer.h"
 #include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/process/subprocess.h"
 
 namespace bitrift::campaign {
 namespace {
 
 using record::Json;
-
-constexpr std::chrono::hours longest{1};  // union over all loads of one arm
 
 // A copy of the base, in the folder of the base, which has room for it. The next start removes what a killed
 // driver left.
@@ -44,22 +39,13 @@ std::set<std::string> unread_by(const design::Arm& arm, const Launch& launch,
   const TemporaryFolder folder("bitrift-unread");
   const auto answer = folder.path() / "answer.json";
   const BesideBase copy(launch.base);
-  Subprocess child(unread_command(launch, arm, copy.path, answer, log));
-  const auto end = std::chrono::steady_clock::now() + longest;
-  std::optional<ExitStatus> status;
-  while (!status && std::chrono::steady_clock::now() < end) {
-    status = child.wait(0.1);
-    InterruptGuard::check();
+  const auto [unread, failed, ended] =
+      ask_script(unread_command(launch, arm, copy.path, answer, log), answer, "unread");
+  if (!unread) {
+    fail(ErrorCode::bad_input, "arm '{}': workers cannot be started: {}; {} says: {}", arm.name,
+         failed + ended, log.string(), log_tail(log));
   }
-  Json said = std::filesystem::exists(answer) ? Json::parse(read_text(answer), nullptr, false) : Json();
-  if (!said.is_object() || !said.contains("unread")) {
-    const std::string why = said.is_object() && said.contains("failed") ? said.at("failed").get<std::string>()
-                            : status                                    ? status->text()
-                                                                        : "its deadline passed";
-    fail(ErrorCode::bad_input, "arm '{}': workers cannot be started: {}; {} says: {}", arm.name, why,
-         log.string(), log_tail(log));
-  }
-  return said.at("unread").get<std::set<std::string>>();
+  return unread->get<std::set<std::string>>();
 }
 
 // The tensors of each role that a reader canary could alter.

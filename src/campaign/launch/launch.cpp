@@ -260,6 +260,11 @@ Command unread_command(const Launch& launch, const design::Arm& arm, const std::
   return runner_command(launch, arm, {"--checkpoint", copy.string(), "--unread", out.string()}, log);
 }
 
+Command fact_command(const Launch& launch, const design::Arm& arm, const std::string& key,
+                     const std::filesystem::path& out, const std::filesystem::path& log) {
+  return runner_command(launch, arm, {"--checkpoint", launch.base.string(), "--" + key, out.string()}, log);
+}
+
 Command worker_command(const Launch& launch, const design::Arm& arm, const std::string& socket_name,
                        const std::filesystem::path& log, const std::filesystem::path& scratch) {
   switch (launch.runner.kind) {

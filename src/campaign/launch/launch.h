@@ -13,10 +13,10 @@ namespace bitrift::campaign {
 
 /// The settings that all workers of a campaign share.
 struct Launch {
-  std::filesystem::path program;  ///< bitrift-train
-  std::filesystem::path base;     ///< of the worker's arm: the reference for "changed"
-  std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
-  bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it gets
+  std::filesystem::path program = {};  ///< bitrift-train
+  std::filesystem::path base = {};     ///< of the worker's arm: the reference for "changed"
+  std::string wrapper = {};  ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
+  bool ignore_file = false;  ///< drill: the worker resumes from the base, whatever file it gets
   record::RunnerSpec runner = {};  ///< CampaignSpec::runner; kind train: `program` trains
   Command python = {};             ///< runner.python: the Python that runs the script, see script_python()
   int failing = 0;                 ///< ranks that fail in a trial; 0: bits are altered and ranks do not fail
@@ -78,6 +78,11 @@ struct Processes {
 [[nodiscard]] Command unread_command(const Launch& launch, const design::Arm& arm,
                                      const std::filesystem::path& copy, const std::filesystem::path& out,
                                      const std::filesystem::path& log);
+
+/// The same, which trains one epoch from the launch's base and writes {KEY: the fact} to `out`; see
+/// design::FactNeeded::key.
+[[nodiscard]] Command fact_command(const Launch& launch, const design::Arm& arm, const std::string& key,
+                                   const std::filesystem::path& out, const std::filesystem::path& log);
 
 /// `bitrift-train train SPEC -o OUT`, with the ranks of the spec.
 [[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,

@@ -54,11 +54,11 @@ class ListedPopulation : public Population {
   [[nodiscard]] virtual record::Faults member(std::uint64_t index, std::size_t base) const = 0;
 };
 
-/// What bitrift-train must say of a training before its faults are known.
+/// What bitrift-train must say of a training, or a script must show, before its faults are known.
 struct FactNeeded {
-  const char* key;      ///< its key in the output of `bitrift-train describe --json`
+  const char* key;      ///< its key in the output of `bitrift-train describe --json` and of a script
   const char* pointer;  ///< its place in a stored spec; a user may not write it
-  const char* says;     ///< "at which points ranks can fail": what bitrift-train says
+  const char* says;     ///< "at which points ranks can fail": what is found out
   const char* what;     ///< "the points at which ranks can fail"
 };
 

@@ -66,7 +66,7 @@ Strata strata_from(const Document& document, bool stored) {
   }
   const auto fact = shown.fact_needed();
   if (!stored && fact && document.value.contains(Json::json_pointer(fact->pointer))) {
-    fail(ErrorCode::bad_input, "{}: bitrift-train says {}; remove the key", document.where(fact->pointer),
+    fail(ErrorCode::bad_input, "{}: bitrift finds out {}; remove the key", document.where(fact->pointer),
          fact->says);
   }
   return shown.read(document);

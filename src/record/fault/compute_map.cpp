@@ -14,20 +14,21 @@ constexpr auto keys_of(std::type_identity<ComputeMap::Tensor>) {
   using Tensor = ComputeMap::Tensor;
   return std::tuple(Key{"name", &Tensor::name}, Key{"elements", &Tensor::elements},
                     Key{"dtype", &Tensor::dtype},
-                    Key{"differentiable", &Tensor::differentiable, Presence::unless_default});
+                    Key{"differentiable", &Tensor::differentiable, Presence::unless_default},
+                    Key{"passes", &Tensor::passes, Presence::unless_default});
 }
 
 namespace {
 
 constexpr std::tuple map_keys = {Key{"steps_per_epoch", &ComputeMap::steps_per_epoch},
                                  Key{"replicas", &ComputeMap::replicas},
-                                 Key{"micro_batches", &ComputeMap::micro_batches},
+                                 Key{"short_steps", &ComputeMap::short_steps, Presence::unless_default},
                                  Key{"may_skip", &ComputeMap::may_skip, Presence::unless_default},
                                  Key{"layers", &ComputeMap::layers},
                                  Key{"parameters", &ComputeMap::parameters}};
 
 bool sound(const ComputeMap::Tensor& tensor) {
-  return !tensor.name.empty() && tensor.elements > 0 && number_format(tensor.dtype);
+  return !tensor.name.empty() && tensor.elements > 0 && tensor.passes > 0 && number_format(tensor.dtype);
 }
 
 }  // namespace
@@ -56,13 +57,14 @@ ComputeMap compute_map_from_json(const Json& value) {
   try {
     ComputeMap map;
     take_keys(value, map, map_keys);
-    if (map.steps_per_epoch >= 1 && map.replicas >= 1 && map.micro_batches >= 1 &&
-        std::ranges::all_of(map.layers, sound) && std::ranges::all_of(map.parameters, sound))
+    const bool steps = map.short_steps >= 0 && map.short_steps < map.steps_per_epoch;
+    if (steps && map.replicas >= 1 && std::ranges::all_of(map.layers, sound) &&
+        std::ranges::all_of(map.parameters, sound))
       return map;
   } catch (const Json::exception&) {
   }
   fail(ErrorCode::bad_file,
-       "computations: expected 'steps_per_epoch', 'replicas', 'micro_batches', 'layers' and 'parameters' "
+       "computations: expected 'steps_per_epoch', 'replicas', 'layers' and 'parameters' "
        "('name', 'elements' and 'dtype' of each); found {:.200}",
        value.dump());
 }
@@ -80,7 +82,7 @@ void check_exists(const ComputeFault& fault, const ComputeMap& map) {
          of_layers(fault.site) ? "layer" : "parameter", fmt::join(map.names_at(fault.site), ", "));
   }
   check("replica", fault.replica, map.replicas);
-  if (of_layers(fault.site)) check("micro-batch", fault.micro_batch, map.micro_batches);
+  if (of_layers(fault.site)) check("micro-batch", fault.micro_batch, named->passes);
   check("element", fault.element, named->elements);
   check("bit", fault.bit, static_cast<std::int64_t>(number_format(named->dtype).value().bytes) * 8);
   if (const std::int64_t most = fault.most_elements(named->elements); fault.elements > most) {

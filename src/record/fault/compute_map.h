@@ -18,9 +18,14 @@ struct ComputeMap {
     std::int64_t elements = 0;   ///< of a layer's output: those of one micro-batch
     std::string dtype;           ///< "float32"
     bool differentiable = true;  ///< a layer's output: whether it has a gradient
+    /// A layer's forward passes in one step on one replica, which is the number of micro-batches unless the
+    /// model uses the layer more than once. 1 for a parameter.
+    std::int64_t passes = 1;
     bool operator==(const Tensor&) const = default;
   };
-  std::int64_t steps_per_epoch = 0, replicas = 1, micro_batches = 1;
+  std::int64_t steps_per_epoch = 0, replicas = 1;
+  /// At the end of an epoch; they compute tensors of other sizes, and no fault of a campaign begins in them.
+  std::int64_t short_steps = 0;
   bool may_skip = false;                ///< whether loss scaling may leave a step without an update
   std::vector<Tensor> layers = {};      ///< their outputs, in the model's order
   std::vector<Tensor> parameters = {};  ///< that are trained, in the model's order
@@ -31,8 +36,8 @@ struct ComputeMap {
   [[nodiscard]] std::vector<std::string> names_at(ComputeSite site) const;
 };
 
-/// {"steps_per_epoch", "replicas", "micro_batches", "may_skip", "layers": [{"name", "elements", "dtype",
-/// "differentiable"}], "parameters": [{"name", "elements", "dtype"}]}
+/// {"steps_per_epoch", "replicas", "short_steps", "may_skip", "layers": [{"name", "elements", "dtype",
+/// "differentiable", "passes"}], "parameters": [{"name", "elements", "dtype"}]}
 [[nodiscard]] Json to_json(const ComputeMap& map);
 /// Throws Error(bad_file) for anything else.
 [[nodiscard]] ComputeMap compute_map_from_json(const Json& value);

@@ -50,7 +50,6 @@ record::ComputeMap computations_of(const record::TrainingSpec& spec, const recor
   const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;
   record::ComputeMap map{.steps_per_epoch = data.train_size() / spec.batch_size,
                          .replicas = parallel.replicas(),
-                         .micro_batches = parallel.micro_batches,
                          .may_skip = LossScaler(spec).dynamic()};
   bool trained = false;  // some parameter so far
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -59,8 +58,11 @@ record::ComputeMap computations_of(const record::TrainingSpec& spec, const recor
       trained = true;
       map.parameters.push_back({slot.key, count_of(slot.shape), nn::format_name(precision.parameters)});
     }
-    map.layers.push_back(
-        {layers[i]->name(), rows * count_of(layers[i]->output_shape()), nn::format_name(types[i]), trained});
+    map.layers.push_back({.name = layers[i]->name(),
+                          .elements = rows * count_of(layers[i]->output_shape()),
+                          .dtype = nn::format_name(types[i]),
+                          .differentiable = trained,
+                          .passes = parallel.micro_batches});
   }
   return map;
 }

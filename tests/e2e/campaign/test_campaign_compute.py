@@ -46,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_drawn_bit_is_struck_once(folder: Path) -> None:
     known = json.loads((folder / "campaign.json").read_text())["spec"]["strata"]["compute"]["computations"]
-    assert (known["replicas"], known["micro_batches"], known["steps_per_epoch"]) == (2, 2, 4)
+    assert (known["replicas"], known["steps_per_epoch"]) == (2, 4)
+    assert {layer["passes"] for layer in known["layers"]} == {2}
     rows = [row for row in read_rows(folder, check_crc=True).values() if row["kind"] == "trial"]
     assert len(rows) == 2 * 12 * 4
     seen = set()

@@ -354,7 +354,10 @@ class KillPointsTest : public ::testing::Test {
                                       "campaigns/process/data.json");
   }
   std::string find(design::CampaignSpec& spec, const std::filesystem::path& program) {
-    return error_of([&] { find_fact(spec, Layout{folder_ / "campaign"}, "spec.json", program); });
+    return error_of([&] {
+      find_fact(spec, Layout{folder_ / "campaign"}, "spec.json", Launch{.program = program},
+                [](const auto&) {});
+    });
   }
 
   static constexpr const char* points_ =

@@ -50,7 +50,7 @@ TEST_P(RefusedLinks, SayWhy) {
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedLinks,
     ::testing::Values(
-        std::pair("strata.link.steps_per_epoch=4", "bitrift-train says how many steps an epoch has; remove"),
+        std::pair("strata.link.steps_per_epoch=4", "bitrift finds out how many steps an epoch has; remove"),
         std::pair("strata.link.delay=0", "strata.link.delay"),
         std::pair("strata.link.kinds=[\"dead\", \"lost\"]", "strata.link.kinds"),
         std::pair("strata.link.steps={\"first\": 3, \"last\": 2}", "'last' is 2, before 'first', which is 3"),

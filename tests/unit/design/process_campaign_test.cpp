@@ -131,7 +131,7 @@ TEST(ProcessCampaign, RefusesWhatOnlyAlteredBitsHave) {
   EXPECT_THAT(problem({"runner={\"exec\": {\"command\": [\"x\"]}}"}),
               HasSubstr("runner: only bitrift-train can lose ranks"));
   EXPECT_THAT(problem({"strata.process.points={}"}),
-              HasSubstr("strata.process.points: bitrift-train says at which points"));
+              HasSubstr("strata.process.points: bitrift finds out at which points"));
   EXPECT_THAT(problem({"strata.tensors=[\"**\"]"}), HasSubstr("ranks that fail alter no tensor"));
   EXPECT_THAT(problem({"strata.roles=[\"weight\"]"}), HasSubstr("or 'models', or 'process'"));
   EXPECT_THAT(problem({"arms.0.recovery=shrink"}, "quickstart.json"),

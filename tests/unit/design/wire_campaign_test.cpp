@@ -51,7 +51,7 @@ TEST_P(RefusedWire, SaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedWire,
     ::testing::Values(
-        std::pair("strata.wire.messages={}", "bitrift-train says which messages are sent; remove the key"),
+        std::pair("strata.wire.messages={}", "bitrift finds out which messages are sent; remove the key"),
         std::pair("strata.wire.fields=[\"sign\", \"31\"]", "share bit 31 of float32"),
         std::pair("strata.wire.steps={\"first\": 3, \"last\": 2}", "'last' is 2, before 'first', which is 3"),
         std::pair("strata.roles=[\"weight\"]", "or 'process', or 'wire', or 'link'"),

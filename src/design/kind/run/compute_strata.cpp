@@ -78,9 +78,10 @@ std::vector<record::Stratum> ComputeStrata::strata() const {
 
 void ComputeStrata::check(const record::Document& document, const std::vector<record::Parallel>& arms,
                           const std::vector<record::RecoverySpec>&) const {
-  refuse_key(document, "/runner",
-             "only bitrift-train's own models can be struck while they compute; remove the key, or "
-             "strata.compute");
+  refuse_key(
+      document, "/runner/exec",
+      "only bitrift-train's own models and scripts under runner.python can be struck while they compute; "
+      "use one of them, or remove strata.compute");
   refuse_key(document, "/propagation",
              "follows bits that are altered in a file, and these faults alter none; remove the key");
   for (std::size_t i = 0; i < arms.size(); ++i) {
@@ -150,7 +151,10 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
   const ComputeMap& map = computations_of(*this);
   ComputeFault fault;
   const auto aim = [&](ComputeSite site) {
-    const std::vector<ComputeMap::Tensor> here = map.at(site);
+    std::vector<ComputeMap::Tensor> here = map.at(site);
+    // The loss depends on an output that has a gradient.
+    if (site == ComputeSite::activation && !map.at(ComputeSite::gradient).empty())
+      here = map.at(ComputeSite::gradient);
     if (here.empty()) fail(ErrorCode::bad_input, "the model has no {}", what_is(site));
     fault.site = site;
     fault.tensor = here.back().name;
@@ -158,7 +162,9 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
     fault.elements = here.back().elements;
     return here.back();
   };
-  fault.step = canary_step(steps_of_run(setting.epochs).value(), stratum != unreached);
+  const std::int64_t last_step = steps_of_run(setting.epochs).value();
+  const FullSteps full{map.steps_per_epoch, map.short_steps};
+  fault.step = stratum == unreached ? last_step + 1 : full.at((full.among_first(last_step) - 1) / 2);
   if (stratum == all_outputs) {
     const ComputeMap::Tensor last = aim(ComputeSite::activation);
     fault.step = 1;
@@ -176,6 +182,9 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
   std::vector<std::string> names;
   for (const ComputeSite site : sites) names.emplace_back(what_is(site));
   Sentences said;
+  const std::string except = computations && computations->short_steps > 0
+                                 ? " but the last of an epoch, whose batch is smaller"
+                                 : "";
   const std::string which = tensors.empty() ? "" : fmt::format(" that match {}", fmt::join(tensors, ", "));
   std::string when = lasting == 0  ? ", from then on in every step"
                      : lasting > 1 ? fmt::format(", in {} steps", lasting)
@@ -184,9 +193,9 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
   if (elements != 1) when += fmt::format(", and in the {} elements from there, {} apart", elements, stride);
   said.faults[""] = fmt::format(
       "a flip of one bit of a number while it is computed, chosen uniformly from the {}{} of all numbers "
-      "among {}{}, in {}{}{}",
+      "among {}{}, in {}{}{}{}",
       size_text(size), bits_text(fields), in_words(names, "and"), which, steps ? "" : "all ",
-      steps_text(steps), when);
+      steps_text(steps), except, when);
   said.rates = rate_of_uniform("bit", "bits of numbers that a step computes");
   said.limits = {
       "The rates are those of flips that are simulated in software, in whole tensors between layers and "
@@ -242,16 +251,21 @@ ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field,
   }
   const StepRange range = drawn_steps(strata.steps, map.steps_per_epoch, epochs, "strata.compute.steps");
   first_ = {.site = site,
-            .step = range.first,
             .lasting = strata.lasting,
             .every = strata.every,
             .elements = strata.elements,
             .stride = strata.stride};
-  steps_ = range.count();
-  if (of_layers(site)) micro_batches_ = static_cast<std::uint64_t>(map.micro_batches);
-  places_ = static_cast<std::uint64_t>(map.replicas) * micro_batches_;
+  full_steps_ = {map.steps_per_epoch, map.short_steps};
+  steps_before_ = full_steps_.among_first(range.first - 1);
+  steps_ = static_cast<std::uint64_t>(full_steps_.among_first(range.last) - steps_before_);
+  if (steps_ == 0) {
+    fail(ErrorCode::bad_input,
+         "strata.compute.steps names only steps at the end of an epoch, whose batches are smaller; name "
+         "others");
+  }
+  replicas_ = static_cast<std::uint64_t>(map.replicas);
   find_tensors(field, strata, map);
-  if (cells_ > most_computed_bits / places_ / steps_)
+  if (cells_ > most_computed_bits / replicas_ / steps_)
     fail(ErrorCode::bad_input, "it holds more than 2^53 bits; name fewer steps or tensors");
 }
 
@@ -272,8 +286,9 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
     }
     const std::vector<unsigned> bits = bit_field(number_format(tensor.dtype).value(), field);
     if (bits.empty()) continue;
-    tensors_.push_back({tensor.name, bits, cells_});
-    cells_ += static_cast<std::uint64_t>(tensor.elements) * bits.size();
+    const auto passes = static_cast<std::uint64_t>(tensor.passes);
+    tensors_.push_back({tensor.name, bits, passes, cells_});
+    cells_ += static_cast<std::uint64_t>(tensor.elements) * bits.size() * passes;
   }
   if (!found) {
     fail(ErrorCode::bad_input, "strata.compute.tensors names none of its {}: {}",
@@ -285,15 +300,16 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
 ComputeFault ComputePopulation::at(std::uint64_t index) const {
   if (index >= size()) fail(ErrorCode::internal, "bit {} of {} in computed numbers", index, size());
   ComputeFault fault = first_;
-  fault.step += static_cast<std::int64_t>(index % steps_);
-  const std::uint64_t place = index / steps_ % places_;
-  fault.replica = static_cast<std::int64_t>(place / micro_batches_);
-  fault.micro_batch = static_cast<std::int64_t>(place % micro_batches_);
-  const std::uint64_t cell = index / steps_ / places_;
-  const Tensor& tensor = *(std::ranges::upper_bound(tensors_, cell, {}, &Tensor::before) - 1);
+  fault.step = full_steps_.at(steps_before_ + static_cast<std::int64_t>(index % steps_));
+  const std::uint64_t place = index / steps_;
+  const Tensor& tensor = *(std::ranges::upper_bound(tensors_, place / replicas_, {}, &Tensor::before) - 1);
+  const std::uint64_t here = place - tensor.before * replicas_;
   fault.tensor = tensor.name;
-  fault.element = static_cast<std::int64_t>((cell - tensor.before) / tensor.bits.size());
-  fault.bit = static_cast<int>(tensor.bits[(cell - tensor.before) % tensor.bits.size()]);
+  fault.micro_batch = static_cast<std::int64_t>(here % tensor.passes);
+  fault.replica = static_cast<std::int64_t>(here / tensor.passes % replicas_);
+  const std::uint64_t cell = here / tensor.passes / replicas_;
+  fault.element = static_cast<std::int64_t>(cell / tensor.bits.size());
+  fault.bit = static_cast<int>(tensor.bits[cell % tensor.bits.size()]);
   return fault;
 }
 

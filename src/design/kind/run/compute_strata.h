@@ -50,8 +50,9 @@ struct ComputeStrata final : Kind {
 /// line and key.
 [[nodiscard]] Strata compute_strata_from(const record::Document& document);
 
-/// Steps x replicas x micro-batches x tensors of the site x elements x bits of the field: every bit that a
-/// run computes there, once. If faults last or strike several elements, this is where they begin.
+/// Steps x replicas x tensors of the site x passes of a step x elements x bits of the field: every bit that a
+/// run computes there, once, except in short steps. If faults last or strike several elements, this is where
+/// they begin.
 class ComputePopulation final : public ListedPopulation {
  public:
   /// Throws Error(bad_input) when strata.computations is not known, a step is beyond the end of a run, no
@@ -60,7 +61,7 @@ class ComputePopulation final : public ListedPopulation {
   ComputePopulation(record::ComputeSite site, const std::string& field, const ComputeStrata& strata,
                     std::int64_t epochs);
 
-  [[nodiscard]] std::uint64_t size() const override { return cells_ * places_ * steps_; }
+  [[nodiscard]] std::uint64_t size() const override { return cells_ * replicas_ * steps_; }
   [[nodiscard]] record::Faults member(std::uint64_t index, std::size_t) const override {
     return std::vector{at(index)};
   }
@@ -70,14 +71,16 @@ class ComputePopulation final : public ListedPopulation {
   struct Tensor {
     std::string name;
     std::vector<unsigned> bits;
-    std::uint64_t before;  // bits of the earlier tensors
+    std::uint64_t passes;
+    std::uint64_t before;  // bits of the earlier tensors, in all passes
   };
   void find_tensors(const std::string& field, const ComputeStrata& strata, const record::ComputeMap& map);
 
-  record::ComputeFault first_;  // of every member: site, first step, duration and pattern
-  std::uint64_t steps_ = 0;
-  std::uint64_t micro_batches_ = 1, places_ = 0;  // places: (replica, micro-batch)
-  std::uint64_t cells_ = 0;                       // bits of all tensors of a place
+  record::ComputeFault first_;  // of every member: site, duration and pattern
+  FullSteps full_steps_;
+  std::int64_t steps_before_ = 0;  // full steps of the run before the first one of the population
+  std::uint64_t steps_ = 0, replicas_ = 1;
+  std::uint64_t cells_ = 0;  // bits of all tensors in all passes of a step on one replica
   std::vector<Tensor> tensors_;
 };
 

@@ -1,6 +1,7 @@
 // The steps of a run in which faults strike.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,20 @@ struct StepRange {
 [[nodiscard]] constexpr std::int64_t canary_step(std::int64_t steps_of_run, bool reached) noexcept {
   return reached ? (steps_of_run + 1) / 2 : steps_of_run + 1;
 }
+
+/// The steps of a run in which a fault can begin: all of each epoch but the short ones at its end.
+struct FullSteps {
+  std::int64_t per_epoch = 1, short_ones = 0;
+  [[nodiscard]] std::int64_t full() const noexcept { return per_epoch - short_ones; }
+  /// Those among the first `steps` steps.
+  [[nodiscard]] std::int64_t among_first(std::int64_t steps) const noexcept {
+    return steps / per_epoch * full() + std::min(steps % per_epoch, full());
+  }
+  /// Number `index` of them, from 0.
+  [[nodiscard]] std::int64_t at(std::int64_t index) const noexcept {
+    return index / full() * per_epoch + index % full() + 1;
+  }
+};
 
 /// "steps 3 to 5", "steps".
 [[nodiscard]] std::string steps_text(const std::optional<StepRange>& steps);

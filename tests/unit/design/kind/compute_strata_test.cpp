@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -33,11 +34,11 @@ const std::filesystem::path shipped =
 ComputeStrata strata() {
   ComputeStrata compute;
   compute.fields = {"sign", "exponent", "mantissa"};
-  compute.computations = ComputeMap{.steps_per_epoch = 3,
-                                    .replicas = 2,
-                                    .micro_batches = 2,
-                                    .layers = {{"flat", 4, "float32", false}, {"fc", 3, "bfloat16", true}},
-                                    .parameters = {{"fc.weight", 5, "float32"}, {"fc.bias", 2, "float32"}}};
+  compute.computations =
+      ComputeMap{.steps_per_epoch = 3,
+                 .replicas = 2,
+                 .layers = {{"flat", 4, "float32", false, 2}, {"fc", 3, "bfloat16", true, 3}},
+                 .parameters = {{"fc.weight", 5, "float32"}, {"fc.bias", 2, "float32"}}};
   return compute;
 }
 
@@ -61,7 +62,7 @@ TEST(ComputePopulation, HoldsEveryBitOfEveryNumberOnce) {
     for (const ComputeMap::Tensor& tensor : compute.computations->at(site)) {
       for (std::int64_t step = 1; step <= 6; ++step) {
         for (std::int64_t replica = 0; replica < 2; ++replica) {
-          for (std::int64_t micro = 0; micro < (of_layers(site) ? 2 : 1); ++micro) {
+          for (std::int64_t micro = 0; micro < tensor.passes; ++micro) {
             for (std::int64_t element = 0; element < tensor.elements; ++element) {
               for (int bit = 0; bit < (tensor.dtype == "bfloat16" ? 16 : 32); ++bit)
                 expected.insert({tensor.name, step, replica, micro, element, bit});
@@ -111,6 +112,29 @@ TEST(ComputePopulation, IsOfTheTensorsAndStepsThatAreNamed) {
   }
 }
 
+// An epoch has 3 steps, of which the last one is short.
+TEST(ComputePopulation, BeginsInNoShortStep) {
+  ComputeStrata compute = strata();
+  compute.computations->short_steps = 1;
+  const auto steps_of = [&] {
+    const ComputePopulation population(ComputeSite::update, "sign", compute, epochs);
+    std::map<std::int64_t, int> steps;
+    for (std::uint64_t i = 0; i < population.size(); ++i) ++steps[population.at(i).step];
+    return steps;
+  };
+  constexpr int places = 7 * 2;  // elements and replicas
+  EXPECT_EQ(steps_of(), (std::map<std::int64_t, int>{{1, places}, {2, places}, {4, places}, {5, places}}));
+  compute.steps = StepRange{2, 4};
+  EXPECT_EQ(steps_of(), (std::map<std::int64_t, int>{{2, places}, {4, places}}));
+  compute.steps = StepRange{3, 3};
+  EXPECT_THAT(error_of([&] { steps_of(); }), HasSubstr("whose batches are smaller"));
+  const record::Parallel parallel;
+  const std::vector<ckpt::Reader> no_bases;
+  record::TrialSpec run;
+  compute.plant("canary:compute-update", {no_bases, parallel, epochs}, {}, run);
+  EXPECT_EQ(run.faults.computed().front().step, 2);
+}
+
 std::string refusal(ComputeSite site, const std::string& field, const ComputeStrata& compute) {
   return error_of([&] { ComputePopulation(site, field, compute, epochs); });
 }
@@ -133,7 +157,7 @@ TEST(ComputePopulation, RefusesWhatIsNotComputed) {
   compute = strata();
   compute.computations->may_skip = true;
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("may leave out an update"));
-  EXPECT_EQ(ComputePopulation(ComputeSite::gradient, "sign", compute, epochs).size(), 3U * 4U * 6U);
+  EXPECT_EQ(ComputePopulation(ComputeSite::gradient, "sign", compute, epochs).size(), 3U * 3U * 2U * 6U);
   compute.computations->parameters.front().elements = std::int64_t{1} << 55;
   EXPECT_THAT(refusal(ComputeSite::weight_gradient, "sign", compute), HasSubstr("more than 2^53 bits"));
   compute.computations.reset();
@@ -206,7 +230,7 @@ TEST_P(RefusedCompute, SaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedCompute,
     ::testing::Values(
-        std::pair("strata.compute.computations={}", "bitrift-train says which numbers a step computes"),
+        std::pair("strata.compute.computations={}", "bitrift finds out which numbers a step computes"),
         std::pair("strata.compute.fields=[\"sign\", \"31\"]", "share bit 31 of float32"),
         std::pair("strata.compute.sites=[\"weights\"]", "strata.compute.sites"),
         std::pair("strata.compute.lasting=ever", "expected a number of times or \"permanent\""),
