@@ -10,12 +10,12 @@
 #include <pybind11/stl/filesystem.h>
 
 #include "analyze/across/comparison.h"
+#include "analyze/guards/detectors_view.h"
 #include "analyze/map_view.h"
 #include "analyze/process/process_view.h"
 #include "analyze/summary.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
-#include "analyze/views/detectors_view.h"
 #include "analyze/views/dimension.h"
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/trials_view.h"

@@ -223,6 +223,21 @@ void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
   if (document.value.contains("controls")) take_keys(document.value["controls"], spec, controls_keys);
 }
 
+// Ranks and links fail in campaigns whose arms choose a recovery.
+void check_guards(const Document& document, const CampaignSpec& spec) {
+  if (!spec.strata->recovers()) return;
+  for (std::size_t i = 0; i < spec.arms.size(); ++i) {
+    const auto& train = spec.bases.front().train;
+    const auto& own = spec.arms[i].guards;
+    const record::GuardSpec guards = own ? *own : train ? train->guards : record::GuardSpec{};
+    if (!guards.act()) continue;
+    fail(ErrorCode::bad_input,
+         "{}: guards with on_alarm {} do not act where ranks or links fail; choose record or stop",
+         document.where(own ? fmt::format("/arms/{}/guards", i) : "/base/train/guards"),
+         name_of(guards.on_alarm));
+  }
+}
+
 CampaignSpec from_document(const Document& document, bool stored) {
   const Json& value = document.value;
   CampaignSpec spec;
@@ -263,6 +278,7 @@ CampaignSpec from_document(const Document& document, bool stored) {
   for (const Arm& arm : spec.arms) parallels.push_back(arm.parallel);
   const auto recoveries = recoveries_from(document, *spec.strata, parallels);
   spec.strata->check(document, parallels, recoveries);
+  check_guards(document, spec);
   for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].recovery = recoveries[i];
   check_arms(document, spec);
   cross_arms_with_bases(spec);

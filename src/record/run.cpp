@@ -24,6 +24,8 @@ constexpr std::tuple result_keys = {
     Key{"unreached_tensors", &RunResult::unreached_tensors},
     Key{"alarms", &RunResult::alarms, Presence::unless_default},
     Key{"alarm_count", &RunResult::alarm_count, Presence::unless_default},
+    Key{"guard_actions", &RunResult::guard_actions, Presence::unless_default},
+    Key{"guard_action_count", &RunResult::guard_action_count, Presence::unless_default},
     Key{"last_loss", &RunResult::last_loss},
     Key{"propagation", &RunResult::propagation},
     Key{"altered_messages", &RunResult::altered_messages, Presence::unless_default},
@@ -41,6 +43,11 @@ std::string describe(const Alarm& alarm) {
                        where);
   return fmt::format("guard {} at step {} on rank {}: {:.6g}{}, limit {:.6g}", name_of(alarm.guard),
                      alarm.step, alarm.rank, alarm.value, where, alarm.limit);
+}
+
+std::string describe(const GuardAction& action) {
+  if (action.action == OnAlarm::skip) return fmt::format("step {} was skipped", action.step);
+  return fmt::format("after step {} the run went back to the state after step {}", action.step, action.to);
 }
 
 Json to_json(const RunResult& result, Times times) {

@@ -62,6 +62,29 @@ constexpr auto keys_of(std::type_identity<Alarm>) {
                     Key{"tensor", &Alarm::tensor}, Key{"value", &Alarm::value}, Key{"limit", &Alarm::limit});
 }
 
+/// The effect of an alarm on the run, which is noted in any case.
+enum class OnAlarm {
+  record,    ///< none
+  stop,      ///< the run ends
+  skip,      ///< the step changes nothing but the place in the data and the schedule
+  rollback,  ///< the run goes back to the last kept state, and computes its steps again
+};
+constexpr EnumNames<4> names_of(OnAlarm) {
+  return {"value of on_alarm", {"record", "stop", "skip", "rollback"}};
+}
+
+/// What a guard did after its alarm.
+struct GuardAction {
+  OnAlarm action = OnAlarm::rollback;  ///< skip or rollback
+  std::int64_t step = 0;               ///< whose alarm it was; of the whole training, 1-based
+  std::int64_t to = 0;                 ///< rollback: the completed steps of the kept state; skip: step - 1
+  bool operator==(const GuardAction&) const = default;
+};
+constexpr auto keys_of(std::type_identity<GuardAction>) {
+  return std::tuple(Key{"action", &GuardAction::action}, Key{"step", &GuardAction::step},
+                    Key{"to", &GuardAction::to});
+}
+
 /// A fault in the harness itself, in one run (docs/campaign.md, "Drills"). All but `leak` are what the last
 /// rank does in its first step.
 enum class Drill {
@@ -142,9 +165,11 @@ struct RunResult {
   std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
   /// The changed_tensors that did not change what a script loaded; absent: not compared. Not in rows.
   std::optional<std::vector<std::string>> unreached_tensors = {};
-  std::vector<Alarm> alarms;     ///< by step, then rank; at most 100 of each rank
-  std::int64_t alarm_count = 0;  ///< of all ranks, those left out included
-  std::string last_loss;         ///< hex float of the last step's loss, "" when no step was taken
+  std::vector<Alarm> alarms;                    ///< by step, then rank; at most 100 of each rank
+  std::int64_t alarm_count = 0;                 ///< of all ranks, those left out included
+  std::vector<GuardAction> guard_actions = {};  ///< in order; the first 100
+  std::int64_t guard_action_count = 0;
+  std::string last_loss;  ///< hex float of the last step's loss, "" when no step was taken
   /// Where asked for: the steps that this run reached, ascending, and what differed then.
   std::optional<std::vector<StepDrift>> propagation;
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order
@@ -160,6 +185,8 @@ struct RunResult {
 
 /// "guard loss_spike at step 7 on rank 0: 31.2, limit 4.6".
 [[nodiscard]] std::string describe(const Alarm& alarm);
+/// "step 7 was skipped", "after step 7 the run went back to the state after step 6".
+[[nodiscard]] std::string describe(const GuardAction& action);
 [[nodiscard]] Json to_json(const RunResult& result, Times times = Times::with);
 [[nodiscard]] RunResult run_result_from_json(const Json& value);
 

@@ -17,9 +17,10 @@ constexpr std::tuple schedule_keys = {Key{"every", &ScheduleSpec::every},
                                       Key{"monitor", &ScheduleSpec::monitor}};
 
 constexpr std::tuple guard_keys = {
-    Key{"nonfinite", &GuardSpec::nonfinite},         Key{"loss_spike", &GuardSpec::loss_spike},
-    Key{"gradient_norm", &GuardSpec::gradient_norm}, Key{"moment_bound", &GuardSpec::moment_bound},
-    Key{"checksums", &GuardSpec::checksums},         Key{"on_alarm", &GuardSpec::on_alarm}};
+    Key{"nonfinite", &GuardSpec::nonfinite},          Key{"loss_spike", &GuardSpec::loss_spike},
+    Key{"gradient_norm", &GuardSpec::gradient_norm},  Key{"moment_bound", &GuardSpec::moment_bound},
+    Key{"checksums", &GuardSpec::checksums},          Key{"on_alarm", &GuardSpec::on_alarm},
+    Key{"rollback_every", &GuardSpec::rollback_every}};
 
 }  // namespace
 
@@ -92,6 +93,10 @@ GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
   if (guards.moment_bound && !optimizer.is_adam()) {
     fail(ErrorCode::bad_input, "{}: the bound holds for Adam's first moment; {} has none",
          part.where("moment_bound"), name_of(optimizer.name));
+  }
+  if (guards.rollback_every != 1 && guards.on_alarm != OnAlarm::rollback) {
+    fail(ErrorCode::bad_input, "{}: is for \"on_alarm\": \"rollback\"; add that, or remove the key",
+         part.where("rollback_every"));
   }
   return guards;
 }

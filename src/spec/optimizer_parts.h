@@ -1,6 +1,7 @@
 // How parameters are updated: optimizer, schedule, guards.
 #pragma once
 
+#include "record/run.h"
 #include "spec/part.h"
 
 namespace bitrift::record {
@@ -49,10 +50,6 @@ struct ScheduleSpec {
   bool operator==(const ScheduleSpec&) const = default;
 };
 
-/// The effect of an alarm on the run: it is noted, or ends the run.
-enum class OnAlarm { record, stop };
-constexpr EnumNames<2> names_of(OnAlarm) { return {"value of on_alarm", {"record", "stop"}}; }
-
 /// Checks that a run makes of itself; all off by default (docs/training.md, "Guards").
 struct GuardSpec {
   bool nonfinite = false;     ///< loss, and state after a step
@@ -61,6 +58,15 @@ struct GuardSpec {
   bool moment_bound = false;  ///< He et al., ISCA 2023: bound on the optimizer's first moment
   bool checksums = false;     ///< every tensor's CRC-32C when a file is loaded
   OnAlarm on_alarm = OnAlarm::record;
+  std::int64_t rollback_every = 1;  ///< rollback: steps from one kept state to the next
+  /// Whether an alarm changes what the run does next.
+  [[nodiscard]] bool act() const noexcept {
+    return on_alarm == OnAlarm::skip || on_alarm == OnAlarm::rollback;
+  }
+  /// Whether some guard is on.
+  [[nodiscard]] bool any() const noexcept {
+    return nonfinite || loss_spike > 0 || gradient_norm > 0 || moment_bound || checksums;
+  }
   bool operator==(const GuardSpec&) const = default;
 };
 

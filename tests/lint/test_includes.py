@@ -47,7 +47,7 @@ ORDER: dict[str, list[str]] = {
     "design": ["kind", "."],
     "nn": ["layer", "vision", "text", "."],
     "train": ["fault", "step", "parallel", "state", "golden", "recover", "describe", "run", "serve"],
-    "analyze": ["rates", "verdict", "views", ".", "process", "across"],
+    "analyze": ["rates", "verdict", "views", "guards", ".", "process", "across"],
     "campaign": ["journal", "plan", "launch", "worker", "progress", "folder", "shard", "driver", "commands"],
     "study": ["row", "reader", "part", "replay", "kill", "state", "cost", "policy", "."],
 }

@@ -69,11 +69,21 @@ void add_guard_options(CLI::App* command, GuardArguments& arguments) {
                       "gradient_norm=LIMIT; none: disable those in the spec; repeatable");
   command->add_option("--on-alarm", arguments.on_alarm, "Action on an alarm (default: record)")
       ->check(one_of<record::OnAlarm>());
+  command
+      ->add_option("--rollback-every", arguments.rollback_every,
+                   "With --on-alarm rollback: steps from one kept state to the next (default: 1)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}));
 }
 
 void choose_guards(const GuardArguments& arguments, record::TrainingSpec& spec) {
   for (const std::string& text : arguments.guards) choose_guard(text, spec);
-  if (arguments.on_alarm) spec.guards.on_alarm = parse_named<record::OnAlarm>(*arguments.on_alarm);
+  record::GuardSpec& guards = spec.guards;
+  if (arguments.on_alarm) guards.on_alarm = parse_named<record::OnAlarm>(*arguments.on_alarm);
+  if (guards.on_alarm != record::OnAlarm::rollback) guards.rollback_every = 1;
+  if (!arguments.rollback_every) return;
+  if (guards.on_alarm != record::OnAlarm::rollback)
+    fail(ErrorCode::bad_input, "--rollback-every is for --on-alarm rollback");
+  guards.rollback_every = *arguments.rollback_every;
 }
 
 void warn_of_alarms(const record::RunResult& result) {
@@ -83,6 +93,14 @@ void warn_of_alarms(const record::RunResult& result) {
   }
   if (result.alarm_count > static_cast<std::int64_t>(most_lines))
     spdlog::warn("and {} more alarms", result.alarm_count - static_cast<std::int64_t>(most_lines));
+  lines = 0;
+  for (const record::GuardAction& one : result.guard_actions) {
+    if (lines++ < most_lines) spdlog::warn("{}", record::describe(one));
+  }
+  if (result.guard_action_count > static_cast<std::int64_t>(most_lines)) {
+    spdlog::warn("and {} more steps after which guards acted",
+                 result.guard_action_count - static_cast<std::int64_t>(most_lines));
+  }
 }
 
 }  // namespace bitrift::cli

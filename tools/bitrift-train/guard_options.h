@@ -15,6 +15,7 @@ namespace bitrift::cli {
 struct GuardArguments {
   std::vector<std::string> guards;  ///< "NAME" or "NAME=VALUE"
   std::optional<std::string> on_alarm;
+  std::optional<std::int64_t> rollback_every;
 };
 
 void add_guard_options(CLI::App* command, GuardArguments& arguments);

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "analyze/guards/detectors_view.h"
 #include "analyze/map_view.h"
 #include "analyze/process/process_view.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
-#include "analyze/views/detectors_view.h"
 #include "analyze/views/dimension.h"
 #include "analyze/views/horizons.h"
 #include "analyze/views/metrics_view.h"

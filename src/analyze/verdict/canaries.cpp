@@ -46,7 +46,10 @@ void judge(CanaryCheck& check, const Canary& canary, const TrialRecord& row, con
   try {
     const record::Outcome outcome = classify(row, controls, judging);
     check.found = design::words_of(outcome) + (outcome.recovered ? " after a recovery" : "");
-    check.problem = problem_of(canary, outcome);
+    // A guard that undid what was altered has seen it.
+    const bool undone =
+        canary.required == design::Required::altered && row.result && row.result->guard_action_count > 0;
+    if (!undone) check.problem = problem_of(canary, outcome);
   } catch (const Error& error) {
     check.problem = error.what();
   }

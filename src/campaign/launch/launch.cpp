@@ -90,6 +90,8 @@ void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& gu
   if (guards.checksums) chosen.emplace_back("checksums");
   for (const std::string& guard : chosen) arguments.insert(arguments.end(), {"--guard", guard});
   arguments.insert(arguments.end(), {"--on-alarm", name_of(guards.on_alarm)});
+  if (guards.rollback_every != 1)
+    arguments.insert(arguments.end(), {"--rollback-every", std::to_string(guards.rollback_every)});
 }
 
 // Every failure uses up a process; if nothing replaces it, a worker ends after this many. A waiting process

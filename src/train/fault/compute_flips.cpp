@@ -103,10 +103,16 @@ std::vector<std::size_t> ComputeFlips::here(ComputeSite site, int replica, std::
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const ComputeFault& fault = faults_[i];
     if (fault.site == site && fault.replica == replica && fault.micro_batch == micro_batch &&
-        fault.strikes(step_))
+        fault.strikes(step_) && !spent(fault))
       found.push_back(i);
   }
   return found;
+}
+
+// A step that is computed again meets a fault again only if that lasts.
+bool ComputeFlips::spent(const ComputeFault& fault) const {
+  const auto known = std::ranges::find(altered_, fault, &AlteredValue::fault);
+  return fault.lasting != 0 && known != altered_.end() && known->times >= fault.lasting;
 }
 
 nn::OutputTap* ComputeFlips::tap(int replica, std::int64_t micro_batch) {

@@ -58,6 +58,7 @@ class ComputeFlips {
   };
   [[nodiscard]] std::vector<std::size_t> here(record::ComputeSite site, int replica,
                                               std::int64_t micro_batch) const;
+  [[nodiscard]] bool spent(const record::ComputeFault& fault) const;
   void strike(std::size_t fault, const torch::Tensor& values);
   void strike_gradient(int replica, const std::string& key, const torch::Tensor& gradient);
   void keep_before_update(int replica, const std::string& key, const torch::Tensor& parameter);

@@ -22,8 +22,10 @@ void MessageFlips::at_step(std::int64_t step) {
 std::vector<LinkFault> MessageFlips::of_bucket(std::int64_t bucket) const {
   std::vector<LinkFault> found;
   if (!near_) return found;
-  std::ranges::copy_if(faults_, std::back_inserter(found),
-                       [&](const LinkFault& fault) { return fault.step == step_ && fault.bucket == bucket; });
+  std::ranges::copy_if(faults_, std::back_inserter(found), [&](const LinkFault& fault) {
+    return fault.step == step_ && fault.bucket == bucket &&
+           std::ranges::find(altered_, fault, &AlteredMessage::fault) == altered_.end();
+  });
   return found;
 }
 

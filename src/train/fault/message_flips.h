@@ -17,7 +17,8 @@ class MessageFlips {
   void arm(std::vector<record::LinkFault> faults);
   /// The current step of this run, 1-based.
   void at_step(std::int64_t step);
-  /// The faults of this bucket in that step.
+  /// The faults of this bucket in that step, except those that have struck on this rank: when a step is
+  /// computed again, they have passed.
   [[nodiscard]] std::vector<record::LinkFault> of_bucket(std::int64_t bucket) const;
   /// Whether some are of a step after the first `steps`.
   [[nodiscard]] bool due_after(std::int64_t steps) const;

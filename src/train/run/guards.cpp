@@ -19,8 +19,7 @@ Guards::Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usua
     : spec_(spec.guards),
       rank_(rank),
       overflow_is_usual_(overflow_is_usual),
-      any_(spec_.nonfinite || spec_.loss_spike > 0 || spec_.gradient_norm > 0 || spec_.moment_bound ||
-           spec_.checksums),
+      any_(spec_.any()),
       batch_size_(spec.batch_size) {}
 
 void Guards::see_loss(double loss, Progress& progress) {
@@ -70,12 +69,15 @@ void Guards::see_checksums(const std::vector<std::string>& paths) {
 
 void Guards::raise(Guard guard, std::int64_t step, const std::string& tensor, double value, double limit) {
   ++count_;
-  if (alarms_.size() < most_alarms) alarms_.push_back({guard, step, rank_, tensor, value, limit});
+  const record::Alarm alarm{guard, step, rank_, tensor, value, limit};
+  if (alarms_.size() < most_alarms) alarms_.push_back(alarm);
+  if (guard != Guard::checksums && new_.empty()) new_ = describe(alarm);
 }
 
 void Guards::clear() {
   alarms_.clear();
   count_ = 0;
+  new_.clear();
 }
 
 std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mpi/communicator.h"
@@ -12,7 +13,8 @@
 
 namespace bitrift::train {
 
-/// Guards only read: a run computes the same bits with and without them. Not collective.
+/// Guards only read: a run computes the same bits with and without them, unless they act (see Rollback). Not
+/// collective.
 class Guards {
  public:
   /// rank: of this process. overflow_is_usual: under a dynamic loss scale a loss or gradient that is not
@@ -24,6 +26,9 @@ class Guards {
 
   [[nodiscard]] bool any() const noexcept { return any_; }
   [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == record::OnAlarm::stop; }
+  /// Whether an alarm changes what the run does next.
+  [[nodiscard]] bool act() const noexcept { return any_ && spec_.act(); }
+  [[nodiscard]] const record::GuardSpec& spec() const noexcept { return spec_; }
   [[nodiscard]] bool wants_gradient_norm() const noexcept { return spec_.gradient_norm > 0; }
 
   /// nonfinite, loss_spike. `loss` is known on all ranks: rank 0 reports it. Moves progress.guard_*.
@@ -38,6 +43,8 @@ class Guards {
   /// At most 100, in the order in which they came.
   [[nodiscard]] const std::vector<record::Alarm>& alarms() const noexcept { return alarms_; }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+  /// The first alarm of a step since the last call; "" if there is none.
+  [[nodiscard]] std::string take_new() { return std::exchange(new_, ""); }
   /// Forgets the alarms: before a load.
   void clear();
 
@@ -52,6 +59,7 @@ class Guards {
   double batch_size_;
   std::vector<record::Alarm> alarms_;
   std::int64_t count_ = 0;
+  std::string new_;
 };
 
 /// Which metric of an evaluation, by replica, is NaN or infinite; "" when none is. overflow_is_usual: under a

@@ -18,7 +18,11 @@ constexpr int most_recoveries_without_progress = 10;
 }  // namespace
 
 Loop::Loop(TrainerState& state, const RunOptions& options)
-    : state_(state), options_(options), golden_(state, options.keep_golden), checkpoints_(state, options_) {
+    : state_(state),
+      options_(options),
+      golden_(state, options.keep_golden),
+      rollback_(state, !options.failed_links.empty()),
+      checkpoints_(state, options_) {
   run_.result.id = options.id;
   run_.result.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);
@@ -118,6 +122,7 @@ void Loop::begin_trace() {
 
 void Loop::step() {
   checkpoints_.step_begins(run_.at.commits);
+  rollback_.keep(run_);
   // Here, because the evaluation that may follow a step is over: a schedule may have learned from it.
   if (checkpoints_.due(run_.at.commits)) {
     state_.kill_point.at_step(run_.result.steps);
@@ -166,12 +171,14 @@ void Loop::commit(const StepResult& outcome) {
 
 void Loop::look() {
   const std::string alarm = state_.settle(run_.last.stopped);
+  if (!alarm.empty() && rollback_.acts(run_)) return act();
+  const bool ends = !alarm.empty() && state_.guards.stops();
   if (run_.last.stopped) {
-    if (!alarm.empty()) return reject(alarm);
+    if (ends) return reject(alarm);
     return stop(fmt::format("loss of step {} is {}", run_.result.steps + 1, run_.last.loss));
   }
   watch();
-  if (!alarm.empty()) return reject(alarm);
+  if (ends) return reject(alarm);
   keep_snapshot();
   golden_.mark(run_.last, run_.result.steps);
   if (golden_.meets(run_, options_)) {
@@ -181,6 +188,17 @@ void Loop::look() {
     return;
   }
   run_.at.next = run_.last.epoch_ended ? Next::evaluate : next_part();
+}
+
+// Goes back, and with `skip` leaves the step out that was made from there.
+void Loop::act() {
+  const StepResult made{.batch = {.loss = run_.last.loss, .correct = run_.last.correct},
+                        .leave = run_.last.leave};
+  rollback_.go_back(run_);
+  states_->went_back(run_.result.steps);
+  checkpoints_.moved();
+  learning_rate_ = progress().learning_rate;
+  if (state_.guards.spec().on_alarm == record::OnAlarm::skip) commit(state_.pass_over(made));
 }
 
 void Loop::stop(const std::string& why) {

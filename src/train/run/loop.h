@@ -12,6 +12,7 @@
 #include "train/run/checkpoints.h"
 #include "train/run/golden_path.h"
 #include "train/run/recovery_run.h"
+#include "train/run/rollback.h"
 #include "train/run/run_options.h"
 #include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
@@ -39,6 +40,7 @@ class Loop {
   void leave();
   void keep_snapshot();
 
+  void act();
   void watch();
   void stop(const std::string& why);
   void reject(const std::string& why);
@@ -71,6 +73,7 @@ class Loop {
   double learning_rate_ = 0;         // of the current step
   std::vector<std::int64_t> batch_;  // of the last step, for the trace
   GoldenPath golden_;
+  Rollback rollback_;
 
   Snapshots snapshots_;
   Checkpoints checkpoints_;

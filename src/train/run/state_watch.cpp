@@ -51,6 +51,10 @@ void StateWatch::after(std::int64_t steps) {
   }
 }
 
+void StateWatch::went_back(std::int64_t steps) {
+  std::erase_if(found_, [steps](const record::StepDrift& drift) { return drift.step > steps; });
+}
+
 void StateWatch::same_after(std::int64_t steps) {
   if (!chosen_) return;
   for (const std::int64_t step : chosen_->steps) {

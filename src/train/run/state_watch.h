@@ -17,6 +17,8 @@ class StateWatch {
   StateWatch(TrainerState& state, const std::optional<ChosenStates>& chosen);
   /// Call it when this many steps are over, the first time with 0. Local.
   void after(std::int64_t steps);
+  /// The run went back to what it was after this many steps. Local.
+  void went_back(std::int64_t steps);
   /// The run equals the golden one from here on: states that are chosen later do not differ. Local.
   void same_after(std::int64_t steps);
   /// On rank 0 of a run that compares: what all ranks found. Collective.

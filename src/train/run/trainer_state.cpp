@@ -265,13 +265,28 @@ bool TrainerState::update(const Decision& decision) {
   return true;
 }
 
+StepResult TrainerState::pass_over(const StepResult& undone) {
+  went_back();
+  Progress& progress = session().progress;
+  const std::int64_t steps = progress.cursor / spec.batch_size;  // of the epoch
+  if (steps > 0) {
+    progress.epoch_loss_sum += progress.epoch_loss_sum / static_cast<double>(steps);
+    progress.epoch_correct += progress.epoch_correct / steps;
+  }
+  progress.step += 1;
+  progress.cursor += spec.batch_size;
+  after_step(spec.schedule, total_steps(), progress);
+  return {.batch = undone.batch, .leave = undone.leave};
+}
+
 std::string TrainerState::settle(bool stopped) {
   const std::int64_t step = session().progress.step;
   if (!stopped && parallel.resync_every > 0 && step % parallel.resync_every == 0) share_state(false);
   if (settled_ != step) guards.see_state(session(), step);
   settled_ = step;
-  if (!guards.stops()) return "";
-  const std::string mine = guards.alarms().empty() ? "" : record::describe(guards.alarms().front());
+  if (!guards.stops() && !guards.act()) return "";
+  const bool raised = guards.stops() && !guards.alarms().empty();
+  const std::string mine = raised ? record::describe(guards.alarms().front()) : guards.take_new();
   for (const std::string& text : layout().world.allgather(mine)) {
     if (!text.empty()) return text;
   }

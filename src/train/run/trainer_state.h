@@ -83,8 +83,13 @@ struct TrainerState {
   /// to end the run early. Collective up to the decision, local after it.
   StepResult step(std::span<const std::int64_t> batch, bool leave);
   /// The collective part after a step, which may have stopped the run; may be called again for the same step.
-  /// The message of the first guard, by rank, that stops the run; "" when the run continues.
+  /// The first alarm, by rank, after which a guard stops the run or acts; "" when the run continues.
   [[nodiscard]] std::string settle(bool stopped);
+  /// The step that was undone is over without an update: the place in the data and the schedule move on, and
+  /// the epoch's mean loss and accuracy so far count for its batch. Local.
+  StepResult pass_over(const StepResult& undone);
+  /// The state was overwritten by an earlier one. Local.
+  void went_back() noexcept { settled_ = -1; }
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();
   /// Replica 0's parameters, under ddp its buffers, and its optimizer state when `with_optimizer`, to all

@@ -1,10 +1,12 @@
-#include "analyze/views/detectors_view.h"
+#include "analyze/guards/detectors_view.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "record/stratum_name.h"
 #include "tests_support.h"
 #include "unit/analyze/study.h"
 
@@ -139,6 +141,48 @@ TEST(Scoreboard, AnArmIsComparedWithOneThatIsLikeItInEverythingElse) {
               HasSubstr("add an arm without guards that has the strategy, scope and precision of guarded"));
   spec.arms[1].guards.reset();
   EXPECT_THAT(tests::error_of([&] { (void)board_of(all, spec); }), HasSubstr("docs/detectors.md"));
+}
+
+// Draws of the plain arm: 5 masked, 3 SDCs, 2 crashes. Of the guarded one: 4 masked, one SDC, 4 masked, one
+// crash.
+TEST(Scoreboard, SaysWhatGuardsThatActMadeOfTheSameFaults) {
+  design::CampaignSpec spec = spec_of();
+  spec.arms[1].guards->on_alarm = record::OnAlarm::rollback;
+  std::vector<TrialRecord> all;
+  for (const char* arm : {"plain", "guarded"}) {
+    for (TrialRecord& row : testing::clean_arm(arm)) all.push_back(std::move(row));
+  }
+  testing::add_trials(all, "plain", "weight.sign", 1000, 5, 3, 2);
+  std::vector<TrialRecord> guarded;
+  testing::add_trials(guarded, "guarded", "weight.sign", 1000, 8, 1, 1);
+  std::swap(guarded[4].result, guarded[8].result);
+  const auto golden = std::ranges::find_if(all, [](const TrialRecord& row) {
+    return row.id == record::TrialId{"plain", record::control_stratum(0), 0};
+  });
+  guarded[5].result->replicas = golden->result->replicas;  // an SDC without the guard
+  guarded[6].result->replicas[0][0].test_loss = *golden->result->replicas[0][0].test_loss + 1e-12;
+  all.insert(all.end(), guarded.begin(), guarded.end());
+  std::size_t acted = 0;
+  for (TrialRecord& row : all) {
+    if (row.id.arm == "guarded" && row.kind == TrialKind::envelope && acted < 2) {
+      row.result->guard_action_count = 1;
+      ++acted;
+    }
+  }
+  const Scoreboard board = board_of(all, spec);
+  const GuardActions actions = board.detectors[0].actions.value();
+  const auto share = [](const Share& one) { return std::vector<std::uint64_t>{one.count, one.runs}; };
+  EXPECT_THAT(share(actions.recovered.at(OutcomeClass::sdc)), ElementsAre(3, 3));
+  EXPECT_THAT(share(actions.recovered.at(OutcomeClass::crash)), ElementsAre(1, 2));
+  EXPECT_GE(actions.exactly.at(OutcomeClass::sdc).count, 1U);
+  EXPECT_LT(actions.exactly.at(OutcomeClass::sdc).count, 3U);
+  EXPECT_THAT(share(actions.harmed), ElementsAre(1, 5));
+  EXPECT_THAT(share(actions.clean_acted), ElementsAre(2, 21));
+  EXPECT_THAT(share(actions.clean_harmed), ElementsAre(0, 21));
+  EXPECT_THAT(table(board), HasSubstr("guarded (rollback)  3/3 100.0 [29.2, 100.0]"));
+  EXPECT_EQ(to_json(board)["detectors"][0]["actions"]["harmed"]["count"], 1);
+  spec.arms[1].guards->on_alarm = record::OnAlarm::record;
+  EXPECT_FALSE(board_of(all, spec).detectors[0].actions);
 }
 
 TEST(Scoreboard, TheTableGivesCountsSharesAndIntervals) {

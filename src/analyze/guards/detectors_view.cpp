@@ -1,10 +1,11 @@
-#include "analyze/views/detectors_view.h"
+#include "analyze/guards/detectors_view.h"
 
 #include <algorithm>
 #include <set>
 
 #include <fmt/ranges.h>
 
+#include "analyze/guards/guard_actions.h"
 #include "analyze/verdict/classify.h"
 #include "analyze/views/columns.h"
 #include "analyze/views/counted_rows.h"
@@ -26,14 +27,10 @@ record::GuardSpec guards_of(const design::CampaignSpec& spec, const design::Arm&
   return train ? train->guards : record::GuardSpec{};
 }
 
-bool any_guard(const record::GuardSpec& guards) {
-  return guards != record::GuardSpec{.on_alarm = guards.on_alarm};
-}
-
 // The arm without guards that runs the same faults in the same way.
 const design::Arm* beside(const design::CampaignSpec& spec, const design::Arm& arm) {
   const auto found = std::find_if(spec.arms.begin(), spec.arms.end(), [&](const design::Arm& other) {
-    return !any_guard(guards_of(spec, other)) && other.file == arm.file && other.parallel == arm.parallel &&
+    return !guards_of(spec, other).any() && other.file == arm.file && other.parallel == arm.parallel &&
            record::to_json(other.scope) == record::to_json(arm.scope);
   });
   return found == spec.arms.end() ? nullptr : &*found;
@@ -49,18 +46,6 @@ bool rejected(const TrialRecord& row) {
 // leaves no alarm in the row.
 bool noticed(const TrialRecord& with, const TrialRecord& without) {
   return alarmed(with) || (rejected(with) && !rejected(without));
-}
-
-// Clean runs of an arm: no-flip runs of one data order are the same run, so the first represents all of them.
-std::vector<const TrialRecord*> clean_rows(const std::vector<TrialRecord>& rows, const std::string& arm) {
-  std::vector<const TrialRecord*> clean;
-  for (const TrialRecord& row : rows) {
-    if (row.id.arm != arm || !row.result) continue;
-    const bool golden =
-        row.kind == TrialKind::control && row.id.draw == 0 && row.id.stratum != record::zero_step_stratum;
-    if (golden || row.kind == TrialKind::envelope || row.kind == TrialKind::held_out) clean.push_back(&row);
-  }
-  return clean;
 }
 
 std::optional<double> step_seconds(const std::vector<const TrialRecord*>& clean) {
@@ -118,6 +103,7 @@ Detector detector_of(const std::vector<TrialRecord>& rows, const design::Campaig
   detector.arm = arm.name;
   detector.beside = plain.name;
   detector.guards = guards_of(spec, arm);
+  if (detector.guards.act()) detector.actions = guard_actions_of(rows, spec, trust, arm.name, plain.name);
   for (const OutcomeClass outcome : record::outcome_classes) detector.all[outcome];
   const auto from = resumed.find(arm.name);
   add_trials(detector, rows, spec, trust, from == resumed.end() ? std::nullopt : std::optional(from->second));
@@ -144,7 +130,7 @@ std::string number_or_dash(const std::optional<double>& value, const char* unit 
   return value ? fmt::format("{:.3g}{}", *value, unit) : "-";
 }
 
-using Lines = std::vector<std::vector<std::string>>;
+using TextTable = std::vector<std::vector<std::string>>;
 
 std::vector<std::string> outcome_cells(const AlarmsByOutcome& outcomes) {
   std::vector<std::string> cells;
@@ -177,7 +163,7 @@ Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const design::Cam
                          const Trust& trust, const std::map<std::string, std::int64_t>& resumed) {
   Scoreboard board{spec.name, spec.confidence, {}, {}};
   for (const design::Arm& arm : spec.arms) {
-    if (!any_guard(guards_of(spec, arm))) continue;
+    if (!guards_of(spec, arm).any()) continue;
     const design::Arm* plain = beside(spec, arm);
     if (plain == nullptr || !trust.controls.contains(plain->name)) {
       board.unpaired.push_back(arm.name);
@@ -196,9 +182,9 @@ Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const design::Cam
 
 std::string table(const Scoreboard& board) {
   const std::vector<std::string> outcomes = {"recall SDC %", "recall crash %", "alarms on masked %"};
-  Lines lines = {{"detector"}};
-  Lines fields = {{"detector", "field"}};
-  for (Lines* header : {&lines, &fields})
+  TextTable lines = {{"detector"}};
+  TextTable fields = {{"detector", "field"}};
+  for (TextTable* header : {&lines, &fields})
     header->front().insert(header->front().end(), outcomes.begin(), outcomes.end());
   for (const char* name : {"false alarms %", "steps", "most", "cost"}) lines.front().emplace_back(name);
   for (const Detector& one : board.detectors) {
@@ -215,6 +201,12 @@ std::string table(const Scoreboard& board) {
   std::set<std::string> plain;
   for (const Detector& one : board.detectors) plain.insert(one.beside);
   std::string text = in_columns(lines) + "\n" + in_columns(fields);
+  std::vector<std::pair<std::string, GuardActions>> acting;
+  for (const Detector& one : board.detectors) {
+    if (one.actions)
+      acting.emplace_back(fmt::format("{} ({})", one.arm, name_of(one.guards.on_alarm)), *one.actions);
+  }
+  if (!acting.empty()) text += "\n" + in_columns(lines_of(acting));
   text += fmt::format(
       "\nrecall: of the faults with this outcome in the arm without guards ({}), how many raise an alarm;\n"
       "counts of this fault list. false alarms: clean runs with an alarm. Intervals: Clopper-Pearson,\n"
@@ -223,6 +215,12 @@ std::string table(const Scoreboard& board) {
       "cost: seconds per step over those of the arm without guards, medians of clean runs, on this "
       "machine.\n",
       fmt::join(plain, ", "), 100 * board.confidence);
+  if (!acting.empty()) {
+    text +=
+        "recovered, harmed: judged by the limits of the arm without guards. exactly: with the test metrics "
+        "of "
+        "its\ngolden run.\n";
+  }
   for (const std::string& arm : board.unpaired)
     text += fmt::format("{}: left out: no arm without guards has its strategy, scope and precision\n", arm);
   return text;
@@ -243,6 +241,7 @@ Json to_json(const Scoreboard& board) {
                          {"most_steps", number_or_null(one.most_steps)},
                          {"step_seconds", number_or_null(one.step_seconds)},
                          {"cost", number_or_null(one.cost)}});
+    if (one.actions) detectors.back()["actions"] = to_json(*one.actions);
   }
   return {{"schema", "bitrift/detectors/1"},
           {"campaign", board.campaign},

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/guards/guard_actions.h"
 #include "analyze/rates/interval.h"
 #include "analyze/verdict/trust.h"
 #include "design/campaign_spec.h"
@@ -37,7 +38,8 @@ struct Detector {
   std::optional<double> median_steps, most_steps;
   /// Median over the clean runs of (duration of steps and evaluations) / steps; absent: without a clean run.
   std::optional<double> step_seconds;
-  std::optional<double> cost;  ///< step_seconds divided by that of `beside`
+  std::optional<double> cost;                ///< step_seconds divided by that of `beside`
+  std::optional<GuardActions> actions = {};  ///< where alarms change what the run does next
 };
 
 struct Scoreboard {

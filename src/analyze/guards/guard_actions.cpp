@@ -1,0 +1,138 @@
+#include "analyze/guards/guard_actions.h"
+
+#include <algorithm>
+
+#include "analyze/verdict/classify.h"
+#include "analyze/views/counted_rows.h"
+#include "record/stratum_name.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::Json;
+using record::OutcomeClass;
+using record::TrialKind;
+using record::TrialRecord;
+
+void count_run(Share& share, bool counts) {
+  ++share.runs;
+  share.count += counts ? 1 : 0;
+}
+
+// The state may hold what guards remember, so evaluations are compared.
+bool ends_as(const TrialRecord& row, const std::vector<TrialRecord>& rows, const std::string& plain) {
+  const record::TrialId golden_id{plain, record::control_stratum(row.order), 0};
+  const auto golden = std::ranges::find_if(
+      rows, [&](const TrialRecord& one) { return one.id == golden_id && one.result.has_value(); });
+  if (golden == rows.end() || !row.result || row.result->replicas.empty()) return false;
+  const auto tests = [](const TrialRecord& one) {
+    std::vector<std::vector<record::Evaluation>> all = one.result->replicas;
+    for (std::vector<record::Evaluation>& replica : all) {
+      for (record::Evaluation& evaluation : replica) evaluation.train_loss = evaluation.train_accuracy = {};
+    }
+    return Json(all);
+  };
+  return tests(row) == tests(*golden);
+}
+
+Json to_json(const Share& share) {
+  Json value = {{"runs", share.runs}, {"count", share.count}, {"interval", nullptr}};
+  if (share.runs > 0) value["interval"] = {share.interval.low, share.interval.high};
+  return value;
+}
+
+std::string text_of(const Share& share) {
+  if (share.runs == 0) return "none";
+  return fmt::format("{}/{} {:.1f} [{:.1f}, {:.1f}]", share.count, share.runs,
+                     100 * static_cast<double>(share.count) / static_cast<double>(share.runs),
+                     100 * share.interval.low, 100 * share.interval.high);
+}
+
+template <typename Use>
+void each_share(GuardActions& actions, const Use& use) {
+  for (auto& [outcome, share] : actions.recovered) use(share);
+  for (auto& [outcome, share] : actions.exactly) use(share);
+  use(actions.harmed);
+  use(actions.clean_acted);
+  use(actions.clean_harmed);
+}
+
+}  // namespace
+
+std::vector<const TrialRecord*> clean_rows(const std::vector<TrialRecord>& rows, const std::string& arm) {
+  std::vector<const TrialRecord*> clean;
+  for (const TrialRecord& row : rows) {
+    if (row.id.arm != arm || !row.result) continue;
+    const bool golden =
+        row.kind == TrialKind::control && row.id.draw == 0 && row.id.stratum != record::zero_step_stratum;
+    if (golden || row.kind == TrialKind::envelope || row.kind == TrialKind::held_out) clean.push_back(&row);
+  }
+  return clean;
+}
+
+GuardActions guard_actions_of(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
+                              const Trust& trust, const std::string& arm, const std::string& plain) {
+  const ArmControls& limits = trust.controls.at(plain);
+  const auto outcome_of = [&](const TrialRecord& row) {
+    return classify(row, limits, trust.judging).outcome_class();
+  };
+  GuardActions actions;
+  for (const OutcomeClass outcome : {OutcomeClass::sdc, OutcomeClass::crash}) {
+    actions.recovered[outcome];
+    actions.exactly[outcome];
+  }
+  auto without = counted_rows(rows, plain);
+  auto with = counted_rows(rows, arm);
+  for (const record::Stratum& stratum : spec.strata->strata()) {
+    const std::size_t draws = std::min(without[stratum.name].size(), with[stratum.name].size());
+    for (std::size_t draw = 0; draw < draws; ++draw) {
+      const TrialRecord& row = *with[stratum.name][draw];
+      const OutcomeClass there = outcome_of(*without[stratum.name][draw]);
+      const bool masked = outcome_of(row) == OutcomeClass::masked;
+      if (there == OutcomeClass::masked) {
+        count_run(actions.harmed, !masked);
+        continue;
+      }
+      count_run(actions.recovered[there], masked);
+      count_run(actions.exactly[there], ends_as(row, rows, plain));
+    }
+  }
+  for (const TrialRecord* row : clean_rows(rows, arm)) {
+    count_run(actions.clean_acted, row->result->guard_action_count > 0);
+    count_run(actions.clean_harmed, outcome_of(*row) != OutcomeClass::masked);
+  }
+  each_share(actions, [&](Share& share) {
+    if (share.runs > 0) share.interval = clopper_pearson(share.count, share.runs, spec.confidence);
+  });
+  return actions;
+}
+
+Json to_json(const GuardActions& actions) {
+  Json value = Json::object();
+  for (const auto& [outcome, share] : actions.recovered)
+    value["recovered"][name_of(outcome)] = to_json(share);
+  for (const auto& [outcome, share] : actions.exactly) value["exactly"][name_of(outcome)] = to_json(share);
+  value["harmed"] = to_json(actions.harmed);
+  value["clean_acted"] = to_json(actions.clean_acted);
+  value["clean_harmed"] = to_json(actions.clean_harmed);
+  return value;
+}
+
+std::vector<std::vector<std::string>> lines_of(
+    const std::vector<std::pair<std::string, GuardActions>>& named) {
+  std::vector<std::vector<std::string>> lines = {{"guard that acts", "recovered SDC %", "exactly",
+                                                  "recovered crash %", "exactly", "harmed masked %",
+                                                  "acted on clean %", "harmed clean %"}};
+  for (const auto& [name, actions] : named) {
+    lines.push_back({name});
+    for (const OutcomeClass outcome : {OutcomeClass::sdc, OutcomeClass::crash}) {
+      lines.back().push_back(text_of(actions.recovered.at(outcome)));
+      lines.back().push_back(std::to_string(actions.exactly.at(outcome).count));
+    }
+    for (const Share* share : {&actions.harmed, &actions.clean_acted, &actions.clean_harmed})
+      lines.back().push_back(text_of(*share));
+  }
+  return lines;
+}
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,53 @@
+// What guards that act made of one list of faults, and of clean runs (docs/detectors.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyze/rates/interval.h"
+#include "analyze/verdict/trust.h"
+#include "design/campaign_spec.h"
+#include "record/json/json.h"
+#include "record/outcome.h"
+#include "record/trial.h"
+
+namespace bitrift::analyze {
+
+/// How many of some runs.
+struct Share {
+  std::uint64_t runs = 0, count = 0;
+  Interval interval = {};  ///< Clopper and Pearson, with the campaign's confidence
+};
+
+/// Clean runs of an arm: no-flip runs of one data order are the same run, so the first represents all of
+/// them. They point into `rows`.
+[[nodiscard]] std::vector<const record::TrialRecord*> clean_rows(const std::vector<record::TrialRecord>& rows,
+                                                                 const std::string& arm);
+
+/// Everything is judged as in the arm without guards, by its clean runs.
+struct GuardActions {
+  /// By the outcome that the same fault has there, SDC or crash: masked here; and with the evaluations of the
+  /// golden run there.
+  std::map<record::OutcomeClass, Share> recovered = {}, exactly = {};
+  Share harmed = {};        ///< masked there, and not here
+  Share clean_acted = {};   ///< clean runs in which a guard acted
+  Share clean_harmed = {};  ///< clean runs that are an SDC or crash by the limits there
+};
+
+/// arm: whose guards act; plain: the same without guards.
+[[nodiscard]] GuardActions guard_actions_of(const std::vector<record::TrialRecord>& rows,
+                                            const design::CampaignSpec& spec, const Trust& trust,
+                                            const std::string& arm, const std::string& plain);
+
+/// {"recovered": {"SDC": {...}}, "exactly", "harmed", "clean_acted", "clean_harmed"}; of each "runs", "count"
+/// and "interval", which is null without a run.
+[[nodiscard]] record::Json to_json(const GuardActions& actions);
+
+/// A header, then a line for each of them. names: "ARM (ACTION)".
+[[nodiscard]] std::vector<std::vector<std::string>> lines_of(
+    const std::vector<std::pair<std::string, GuardActions>>& named);
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,199 @@
+"""Guards that act: what they undo is as if it had not happened, and what they cannot undo is not hidden."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from train_support import ADAM, LENET, SGD, call, run, tensors, write_spec
+
+GPT = {"name": "gpt", "layers": 2, "heads": 2, "width": 16, "context": 16, "dropout": 0.1}
+RESNET = {"name": "resnet20", "width": "small"}
+MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
+    "lenet": (LENET, SGD, {}, "fc3.bias"),
+    "lenet-adam": (LENET, ADAM, {"schedule": {"name": "cosine", "warmup_steps": 3, "steps": 40}}, "fc3.bias"),
+    "resnet": (RESNET, SGD, {"precision": "autocast-bf16"}, "fc.bias"),
+    "gpt": (GPT, ADAM, {"data": {"name": "jargon"}, "batch_size": 16}, "lm_head.weight"),
+}
+LAYOUTS = {
+    "serial": [],
+    "data2": ["--parallel", "data", "--ranks", 2],
+    "sharded": ["--parallel", "data", "--ranks", 2, "--shard-optimizer"],
+    "pipeline2": ["--parallel", "pipeline", "--ranks", 2, "--micro-batches", 2],
+}
+GUARDS = ["--guard", "gradient_norm=1e6", "--guard", "nonfinite", "--on-alarm"]
+STEPS = 9
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("bases")
+
+    def base(name: str) -> Path:
+        out = folder / f"{name}.h5"
+        if not out.exists():
+            model, optimizer, changes, _ = MODELS[name]
+            run("train", write_spec(folder / f"{name}.json", model, optimizer, **changes), "-o", out, "--steps", 4)
+        return out
+
+    return base
+
+
+def content(file: Path) -> dict[str, bytes]:
+    return {name: np.asarray(value).tobytes() for name, value in tensors(file).items()}
+
+
+def strike(name: str, step: int, more: str = "") -> list[str]:
+    return ["--strike", f"weight_gradient:{MODELS[name][3]}@{step}:0.0.5.30{more}"]
+
+
+@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("lenet", one) for one in LAYOUTS] + [("lenet-adam", "data2"), ("resnet", "serial"), ("gpt", "pipeline2")],
+)
+def test_a_rollback_ends_as_if_nothing_had_been_struck(
+    bases: Any, tmp_path: Path, name: str, layout: str, every: int
+) -> None:
+    words = ["resume", bases(name), "--steps", STEPS, *LAYOUTS[layout]]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    options = [*GUARDS, "rollback", "--rollback-every", every]
+    struck = run(*words, "-o", tmp_path / "struck.h5", *options, *strike(name, 7))
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+    assert all(struck[key] == clean[key] for key in ("replicas", "last_loss", "final_digest", "steps"))
+    kept = 6 if every == 1 else 4  # steps of this run
+    assert struck["guard_actions"] == [{"action": "rollback", "step": 4 + 7, "to": 4 + kept}]
+    assert struck["guard_action_count"] == 1 and struck["alarm_count"] >= 1
+    assert struck["altered_values"][0]["times"] == 1
+    bare = json.loads(call(*words, "--json", *strike(name, 7)).stdout)
+    assert bare["final_digest"] != clean["final_digest"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_skipped_step_changes_no_tensor(bases: Any, tmp_path: Path, layout: str) -> None:
+    words = ["resume", bases("lenet-adam"), *LAYOUTS[layout]]
+    run(*words, "-o", tmp_path / "before.h5", "--steps", 6)
+    options = [*GUARDS, "skip", *strike("lenet-adam", 7)]
+    skipped = run(*words, "-o", tmp_path / "after.h5", "--steps", 7, *options)
+    assert skipped["guard_actions"] == [{"action": "skip", "step": 11, "to": 10}]
+    assert skipped["steps"] == 7
+    before, after = tensors(tmp_path / "before.h5"), tensors(tmp_path / "after.h5")
+    assert before.keys() == after.keys()
+    moved = {name for name in before if before[name].tobytes() != after[name].tobytes()}
+    assert moved and all(name.startswith("progress/") for name in moved), moved
+    assert int(after["progress/step"]) == int(before["progress/step"]) + 1
+    assert int(after["progress/cursor"]) - int(before["progress/cursor"]) == int(before["progress/cursor"]) / 10
+
+
+def test_a_skipped_step_goes_on_with_the_next_batch(bases: Any, tmp_path: Path) -> None:
+    """What follows is what a file gives in which the step was left out by hand."""
+    base = bases("lenet")
+    run("resume", base, "-o", tmp_path / "six.h5", "--steps", 6)
+    skipped = run("resume", base, "-o", tmp_path / "out.h5", "--steps", STEPS, *GUARDS, "skip", *strike("lenet", 7))
+    with h5py.File(tmp_path / "six.h5", "r+") as file:
+        progress = file["progress"]
+        batch = int(progress["cursor"][()]) // int(progress["step"][()])
+        progress["step"][...] += 1
+        progress["cursor"][...] += batch
+    by_hand = run("resume", tmp_path / "six.h5", "-o", tmp_path / "hand.h5", "--steps", STEPS - 7)
+    assert skipped["last_loss"] == by_hand["last_loss"]
+    found, expected = tensors(tmp_path / "out.h5"), tensors(tmp_path / "hand.h5")
+    for name in expected:
+        if name.startswith(("model/", "optimizer/")):
+            assert found[name].tobytes() == expected[name].tobytes(), name
+
+
+def test_a_fault_that_lasts_comes_again(bases: Any, tmp_path: Path) -> None:
+    """It strikes step 7 whenever that is computed, until it has passed; what never passes stays."""
+    words = ["resume", bases("lenet-adam"), "--steps", STEPS]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    for times in (2, 3):
+        options = [*GUARDS, "rollback", *strike("lenet-adam", 7, f"+{times}")]
+        lasting = run(*words, "-o", tmp_path / "out.h5", *options)
+        assert lasting["altered_values"][0]["times"] == times
+        first, second = ({"action": "rollback", "step": 11, "to": to} for to in (10, 9))
+        assert lasting["guard_actions"][:2] == [first, second]
+        assert lasting["final_digest"] == clean["final_digest"]
+    permanent = strike("lenet-adam", 7, "+permanent")
+    bare = json.loads(call(*words, "--json", *permanent).stdout)
+    acted = json.loads(call(*words, "--json", *GUARDS, "rollback", *permanent).stdout)
+    assert acted["guard_action_count"] > 0 and acted["final_digest"] == bare["final_digest"] != clean["final_digest"]
+    assert acted["last_loss"] == bare["last_loss"]
+
+
+def test_damage_whose_alarm_comes_a_step_later_is_undone(bases: Any, tmp_path: Path) -> None:
+    """A struck update raises no alarm in its own step: the last kept state has the damage, the one before it not."""
+    words = ["resume", bases("lenet"), "--steps", STEPS]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    options = ["--guard", "gradient_norm=1e6", "--on-alarm", "rollback", "--strike", "update:fc2.bias@7:0.0.0.30"]
+    struck = run(*words, "-o", tmp_path / "struck.h5", *options)
+    assert [one["to"] for one in struck["guard_actions"]] == [11, 10] and struck["alarm_count"] == 2
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+    assert struck["final_digest"] == clean["final_digest"]
+
+
+def test_what_is_stored_cannot_be_undone(bases: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.h5"
+    bad.write_bytes(bases("lenet-adam").read_bytes())
+    with h5py.File(bad, "r+") as file:
+        data = file["model/fc1.weight"]
+        values = data[()]
+        values.reshape(-1)[3] = 1e30
+        data[...] = values
+    words = ["resume", bad, "--steps", 3, "--json"]
+    left = json.loads(call(*words, *GUARDS, "record").stdout)
+    for action in ("rollback", "skip"):
+        acted = json.loads(call(*words, *GUARDS, action).stdout)
+        assert acted["guard_action_count"] >= 1
+        if action == "rollback":
+            assert (acted["status"], acted["last_loss"]) == (left["status"], left["last_loss"])
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_false_alarm_costs_time_and_nothing_else(bases: Any, tmp_path: Path, every: int) -> None:
+    words = ["resume", bases("lenet"), "--steps", STEPS]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    tight = ["--guard", "gradient_norm=1e-6", "--on-alarm", "rollback", "--rollback-every", every]
+    watched = run(*words, "-o", tmp_path / "watched.h5", *tight)
+    assert watched["guard_action_count"] >= STEPS and watched["final_digest"] == clean["final_digest"]
+    assert content(tmp_path / "watched.h5") == content(tmp_path / "clean.h5")
+
+
+def test_checkpoints_on_the_way_are_those_of_the_clean_run(bases: Any, tmp_path: Path) -> None:
+    """The one after step 6 was written before the alarm of step 7, and is written again."""
+    words = ["resume", bases("lenet"), "--steps", STEPS, "--checkpoint-every", 3]
+    run(*words, "-o", f"{tmp_path}/clean/")
+    run(*words, "-o", f"{tmp_path}/struck/", *GUARDS, "rollback", "--rollback-every", 4, *strike("lenet", 7))
+    clean = {file.name: content(file) for file in (tmp_path / "clean").glob("*.h5")}
+    assert "step-0000000010.h5" in clean
+    assert {file.name: content(file) for file in (tmp_path / "struck").glob("*.h5")} == clean
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--on-alarm", "record", "--rollback-every", 2], "--rollback-every is for --on-alarm rollback"),
+        (["--on-alarm", "panic"], "record"),
+        (
+            ["--on-alarm", "skip", "--parallel", "data", "--ranks", 2, "--on-failure", "shrink"],
+            "guards with on_alarm skip do not act in a run whose ranks or links may fail",
+        ),
+    ],
+)
+def test_what_cannot_act_is_refused(bases: Any, tmp_path: Path, options: list[Any], says: str) -> None:
+    done = call("resume", bases("lenet"), "--steps", 1, "-o", tmp_path / "out.h5", "--guard", "nonfinite", *options)
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_spec_says_how_often_only_with_rollback(tmp_path: Path) -> None:
+    guards = {"nonfinite": True, "on_alarm": "skip", "rollback_every": 2}
+    done = call("train", write_spec(tmp_path / "s.json", LENET, SGD, guards=guards), "-o", tmp_path / "out.h5")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert 'guards.rollback_every: is for "on_alarm": "rollback"; add that, or remove the key' in done.stderr
+    guards["on_alarm"] = "rollback"
+    run("train", write_spec(tmp_path / "s.json", LENET, SGD, guards=guards), "-o", tmp_path / "out.h5", "--steps", 1)
