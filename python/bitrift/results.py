@@ -265,6 +265,32 @@ class Campaign:
                     rows.append(key | share | {"low": low, "high": high} | of_arm)
         return cast("pd.DataFrame", pandas.DataFrame(rows))
 
+    def guard_actions(self) -> pd.DataFrame:
+        """What guards that act made of the same faults and of clean runs (docs/detectors.md, "Guards that act").
+
+        One row for each arm whose guards act and measure: recovered SDC, recovered crash, exactly SDC, exactly crash,
+        harmed, clean_acted, clean_harmed. Columns: arm, beside (the arm without guards), action, measure, runs, count,
+        share, low, high (NaN without a run).
+        """
+        pandas = pandas_package()
+        rows = []
+        for one in json.loads(_core.detectors(self.folder))["detectors"]:
+            actions = one.get("actions", {})
+            shares = {
+                f"{name} {outcome}": share
+                for name in ("recovered", "exactly")
+                for outcome, share in actions.get(name, {}).items()
+            }
+            shares |= {name: actions[name] for name in ("harmed", "clean_acted", "clean_harmed") if name in actions}
+            for measure, share in shares.items():
+                low, high = share["interval"] or (None, None)
+                key = {"arm": one["arm"], "beside": one["beside"], "action": one["guards"]["on_alarm"]}
+                counted = {"measure": measure, "runs": share["runs"], "count": share["count"]}
+                part = share["count"] / share["runs"] if share["runs"] else None
+                rows.append(key | counted | {"share": part, "low": low, "high": high})
+        columns = ["arm", "beside", "action", "measure", "runs", "count", "share", "low", "high"]
+        return cast("pd.DataFrame", pandas.DataFrame(rows, columns=columns))
+
     def process(
         self, where: Where | None = None, *, interval: IntervalKind = "anytime", simultaneous: bool = False
     ) -> pd.DataFrame:

@@ -34,6 +34,25 @@ struct LineCell {
   std::uint64_t waiting = 0;
 };
 
+// The tensor and bit of a row's fault. One that lasts, or strikes several elements, counts where it begins.
+std::pair<std::string, unsigned> bit_of(const record::TrialRecord& row) {
+  if (row.faults.of_computing() && row.faults.computed().size() == 1) {
+    const record::ComputeFault& fault = row.faults.computed().front();
+    return {fault.tensor, static_cast<unsigned>(fault.bit)};
+  }
+  const bool one = row.faults.of_bits() && row.plane == record::Plane::value;
+  if (one) {
+    const auto& [sites, changes] = row.faults.bits();
+    if (changes.size() == 1 && std::popcount(changes.front().bits) == 1) {
+      return {sites[changes.front().site].tensor,
+              static_cast<unsigned>(std::countr_zero(changes.front().bits))};
+    }
+  }
+  fail(ErrorCode::unsupported,
+       "row {}: its fault is not one bit of one element, so it has no layer, tensor or bit to group by",
+       row.id.text());
+}
+
 /// A stratum cut into cells.
 class Cut {
  public:
@@ -60,15 +79,7 @@ class Cut {
 
   /// The cell that holds a row's fault; nullptr when no line wants it.
   LineCell* find(const record::TrialRecord& row) {
-    const auto& [sites, changes] = row.faults.bits();
-    if (changes.size() != 1 || std::popcount(changes.front().bits) != 1 ||
-        row.plane != record::Plane::value) {
-      fail(ErrorCode::unsupported,
-           "row {}: its fault is not one bit of one element, so it has no layer, tensor or bit to group by",
-           row.id.text());
-    }
-    const std::string& tensor = sites[changes.front().site].tensor;
-    const auto bit = static_cast<unsigned>(std::countr_zero(changes.front().bits));
+    const auto [tensor, bit] = bit_of(row);
     const auto places = places_.find(tensor);
     if (places == places_.end() || places->second.at[bit] == unknown) {
       fail(ErrorCode::conflict,

@@ -193,6 +193,13 @@ def test_detectors_are_those_of_the_program(tmp_path: Path) -> None:
     masked = table[(table["field"] == "sign") & (table["outcome"] == "masked")].iloc[0]
     assert (masked["alarms"], masked["runs"]) == (1, 15)
     assert (sdc["clean_runs"], sdc["false_alarms"], sdc["cost"]) == (21, 0, 1.0)
+    assert bitrift.Campaign(folder).guard_actions().empty  # a guard that records
+    identity["spec"]["arms"][1]["guards"] = {"loss_spike": 3, "on_alarm": "rollback"}
+    (folder / "campaign.json").write_text(json.dumps(identity))
+    actions = bitrift.Campaign(folder).guard_actions().set_index("measure")
+    assert set(actions["action"]) == {"rollback"} and actions.loc["recovered SDC", "runs"] == 8
+    assert actions.loc["recovered SDC", "count"] == 0 and actions.loc["recovered SDC", "low"] == 0
+    assert actions.loc["clean_acted", "runs"] == 21 and actions.loc["clean_acted", "count"] == 0
     command = [program(), "analyze", str(folder), "--view", "detectors"]
     shown = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
     assert shown["detectors"][0]["outcomes"]["SDC"]["interval"] == [sdc["low"], sdc["high"]]

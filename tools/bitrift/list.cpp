@@ -43,8 +43,8 @@ std::pair<design::CampaignSpec, campaign::Bases> planned_from(const std::string&
   }
   if (const auto needed = spec.strata->fact_needed()) {
     fail(ErrorCode::bad_input,
-         "{}: bitrift-train has not said yet {}, so the faults are unknown; start the campaign and list its "
-         "folder",
+         "{}: bitrift finds out {} when a campaign begins, and before that the faults are unknown; start it "
+         "and list its folder",
          place, needed->says);
   }
   return {std::move(spec), std::move(bases)};

@@ -217,9 +217,8 @@ std::string table(const Scoreboard& board) {
       fmt::join(plain, ", "), 100 * board.confidence);
   if (!acting.empty()) {
     text +=
-        "recovered, harmed: judged by the limits of the arm without guards. exactly: with the test metrics "
-        "of "
-        "its\ngolden run.\n";
+        "recovered, harmed: judged by the limits of the arm without guards. exactly: with the test\n"
+        "metrics of its golden run.\n";
   }
   for (const std::string& arm : board.unpaired)
     text += fmt::format("{}: left out: no arm without guards has its strategy, scope and precision\n", arm);

@@ -19,20 +19,23 @@ void count_run(Share& share, bool counts) {
   share.count += counts ? 1 : 0;
 }
 
-// The state may hold what guards remember, so evaluations are compared.
-bool ends_as(const TrialRecord& row, const std::vector<TrialRecord>& rows, const std::string& plain) {
-  const record::TrialId golden_id{plain, record::control_stratum(row.order), 0};
-  const auto golden = std::ranges::find_if(
-      rows, [&](const TrialRecord& one) { return one.id == golden_id && one.result.has_value(); });
-  if (golden == rows.end() || !row.result || row.result->replicas.empty()) return false;
-  const auto tests = [](const TrialRecord& one) {
-    std::vector<std::vector<record::Evaluation>> all = one.result->replicas;
-    for (std::vector<record::Evaluation>& replica : all) {
-      for (record::Evaluation& evaluation : replica) evaluation.train_loss = evaluation.train_accuracy = {};
-    }
-    return Json(all);
-  };
-  return tests(row) == tests(*golden);
+// The test metrics of a run. Its final state may hold what guards remember.
+Json tests_of(const record::RunResult& result) {
+  std::vector<std::vector<record::Evaluation>> all = result.replicas;
+  for (std::vector<record::Evaluation>& replica : all) {
+    for (record::Evaluation& evaluation : replica) evaluation.train_loss = evaluation.train_accuracy = {};
+  }
+  return all;
+}
+
+// Those of an arm's golden runs, by data order.
+std::map<int, Json> golden_tests(const std::vector<TrialRecord>& rows, const std::string& arm) {
+  std::map<int, Json> tests;
+  for (const TrialRecord& row : rows) {
+    if (row.id == record::TrialId{arm, record::control_stratum(row.order), 0} && row.result)
+      tests.emplace(row.order, tests_of(*row.result));
+  }
+  return tests;
 }
 
 Json to_json(const Share& share) {
@@ -76,6 +79,7 @@ GuardActions guard_actions_of(const std::vector<TrialRecord>& rows, const design
   const auto outcome_of = [&](const TrialRecord& row) {
     return classify(row, limits, trust.judging).outcome_class();
   };
+  const std::map<int, Json> golden = golden_tests(rows, plain);
   GuardActions actions;
   for (const OutcomeClass outcome : {OutcomeClass::sdc, OutcomeClass::crash}) {
     actions.recovered[outcome];
@@ -94,7 +98,9 @@ GuardActions guard_actions_of(const std::vector<TrialRecord>& rows, const design
         continue;
       }
       count_run(actions.recovered[there], masked);
-      count_run(actions.exactly[there], ends_as(row, rows, plain));
+      const auto clean = golden.find(row.order);
+      count_run(actions.exactly[there],
+                clean != golden.end() && row.result && tests_of(*row.result) == clean->second);
     }
   }
   for (const TrialRecord* row : clean_rows(rows, arm)) {

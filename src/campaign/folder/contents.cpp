@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "design/kind/run/compute_strata.h"
 
 namespace bitrift::campaign {
 
@@ -23,9 +24,17 @@ analyze::Contents read_contents(const Layout& layout, const StoredCampaign& camp
   for (std::size_t i = 0; i < bases.size(); ++i) {
     for (const ckpt::LayerList::Layer& layer : bases[i].layers().layers())
       contents[i].layers.push_back(layer.name);
+    if (const auto* const compute = spec.strata.as<design::ComputeStrata>()) {
+      contents[i].layers.clear();
+      for (const auto& layer : compute->computations.value().layers) contents[i].layers.push_back(layer.name);
+    }
     for (const Cell& cell : plan.cells()) {
       auto& tensors = contents[i].strata[cell.stratum.name];
-      for (const inject::Target& target : cell.population->bits(i)->targets()) {
+      for (const design::TensorMembers& one : cell.population->computed())
+        tensors.push_back({one.tensor, one.layer, one.each, one.bits});
+      const inject::Population* const bits = cell.population->bits(i);
+      if (bits == nullptr) continue;
+      for (const inject::Target& target : bits->targets()) {
         const ckpt::TensorInfo* const tensor = bases[i].find(target.path);
         tensors.push_back(
             {target.path, tensor == nullptr ? "" : tensor->layer, target.elements, target.bits});

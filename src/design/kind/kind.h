@@ -31,6 +31,13 @@ struct Setting {
   std::int64_t epochs = 0;           ///< of a run
 };
 
+/// Members of a population that are bits of one tensor.
+struct TensorMembers {
+  std::string tensor, layer;   ///< layer: "" when it belongs to none
+  std::uint64_t each = 0;      ///< members for each of the bits
+  std::vector<unsigned> bits;  ///< ascending; bit 0 is the least significant
+};
+
 /// The faults of one stratum.
 class Population {
  public:
@@ -42,6 +49,8 @@ class Population {
                                             std::size_t base) const = 0;
   /// The single bits of tensors that it holds in that base; nullptr if it holds other faults.
   [[nodiscard]] virtual const inject::Population* bits(std::size_t /*base*/) const { return nullptr; }
+  /// If it holds single bits of tensors that are in no file: all of them.
+  [[nodiscard]] virtual std::vector<TensorMembers> computed() const { return {}; }
   /// The tensors of the first base whose values its faults alter, for the canaries that read them.
   [[nodiscard]] virtual std::vector<std::string> read_tensors() const { return {}; }
 };

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,22 @@ def test_every_drawn_bit_is_struck_once(folder: Path) -> None:
         assert row["stratum_bits"] == elements * len(BITS[field]) * 5 * 2 * (2 if of_layers else 1)
         seen.add((row["id"]["arm"], *fault.values()))
     assert len(seen) == len(rows)
+
+
+def test_rates_by_layer_and_bit_count_the_rows(folder: Path) -> None:
+    rows = [row for row in read_rows(folder).values() if row["kind"] == "trial" and row["id"]["arm"] == "two"]
+    for by, key in (("role,layer", "layer"), ("role,tensor", "tensor"), ("role,bit", "bit")):
+        command = [BIN / "bitrift", "analyze", folder, "--by", by, "--where", "arm=two", "--json"]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        counts: Counter[tuple[str, str]] = Counter()
+        for row in rows:
+            fault = row["faults"][0]["compute"]
+            of = {"tensor": fault["tensor"], "layer": fault["tensor"].split(".")[0], "bit": str(fault["bit"])}
+            counts[fault["site"], of[key]] += 1
+        told = {
+            (line["key"]["role"], str(line["key"][key])): line["trials"] for line in found["groups"] if line["trials"]
+        }
+        assert told == counts, by
 
 
 def test_both_arms_meet_the_same_faults_and_only_guards_differ(folder: Path) -> None:

@@ -46,6 +46,16 @@ std::int64_t lasting_from(const record::Document& document, const Json& value) {
        document.where("/strata/compute/lasting"), permanent, value.dump());
 }
 
+// The layer itself, or the one with the longest name that a parameter's key begins with.
+std::string layer_of(const std::string& tensor, const ComputeMap& map) {
+  std::string found;
+  for (const ComputeMap::Tensor& layer : map.layers) {
+    const bool within = tensor == layer.name || tensor.starts_with(layer.name + ".");
+    if (within && layer.name.size() > found.size()) found = layer.name;
+  }
+  return found;
+}
+
 const char* what_is(ComputeSite site) {
   constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
                                 "gradients of parameters on one replica", "updates of parameters"};
@@ -203,14 +213,9 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
       "within "
       "a layer, or about faults in checkpoints."};
   said.no_map =
-      "Numbers are struck while they are computed and no tensor of the base, so there are no rates "
-      "by layer and bit.";
+      "A map by layer and bit would mix sites, whose numbers are others; bitrift analyze --by role,layer or "
+      "--by role,bit gives the rates.";
   return said;
-}
-
-std::string ComputeStrata::no_rates_by(const std::string&) const {
-  return "in this campaign numbers are struck while they are computed, and no tensor of a file; group by "
-         "field, by stratum, or by role, which is the site";
 }
 
 Strata compute_strata_from(const record::Document& document) {
@@ -286,15 +291,24 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
     }
     const std::vector<unsigned> bits = bit_field(number_format(tensor.dtype).value(), field);
     if (bits.empty()) continue;
+    const auto elements = static_cast<std::uint64_t>(tensor.elements);
     const auto passes = static_cast<std::uint64_t>(tensor.passes);
-    tensors_.push_back({tensor.name, bits, passes, cells_});
-    cells_ += static_cast<std::uint64_t>(tensor.elements) * bits.size() * passes;
+    tensors_.push_back({tensor.name, layer_of(tensor.name, map), bits, elements, passes, cells_});
+    cells_ += elements * bits.size() * passes;
   }
   if (!found) {
     fail(ErrorCode::bad_input, "strata.compute.tensors names none of its {}: {}",
          of_layers(first_.site) ? "layers" : "parameters", fmt::join(map.names_at(first_.site), ", "));
   }
   if (cells_ == 0) fail(ErrorCode::bad_input, "no number there has such a bit");
+}
+
+std::vector<TensorMembers> ComputePopulation::computed() const {
+  std::vector<TensorMembers> all;
+  for (const Tensor& tensor : tensors_)
+    all.push_back(
+        {tensor.name, tensor.layer, tensor.elements * tensor.passes * replicas_ * steps_, tensor.bits});
+  return all;
 }
 
 ComputeFault ComputePopulation::at(std::uint64_t index) const {

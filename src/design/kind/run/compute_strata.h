@@ -42,7 +42,7 @@ struct ComputeStrata final : Kind {
   void plant(const std::string& stratum, const Setting& setting, const record::RecoverySpec&,
              record::TrialSpec& run) const override;
   [[nodiscard]] Sentences sentences(const std::optional<std::uint64_t>& size) const override;
-  [[nodiscard]] std::string no_rates_by(const std::string& word) const override;
+  [[nodiscard]] std::string no_rates_by(const std::string&) const override { return ""; }
   [[nodiscard]] const char* usual_dimension() const override { return "stratum"; }
 };
 
@@ -66,12 +66,14 @@ class ComputePopulation final : public ListedPopulation {
     return std::vector{at(index)};
   }
   [[nodiscard]] record::ComputeFault at(std::uint64_t index) const;
+  /// The layer of a parameter is the one whose name its key begins with.
+  [[nodiscard]] std::vector<TensorMembers> computed() const override;
 
  private:
   struct Tensor {
-    std::string name;
+    std::string name, layer;
     std::vector<unsigned> bits;
-    std::uint64_t passes;
+    std::uint64_t elements, passes;
     std::uint64_t before;  // bits of the earlier tensors, in all passes
   };
   void find_tensors(const std::string& field, const ComputeStrata& strata, const record::ComputeMap& map);

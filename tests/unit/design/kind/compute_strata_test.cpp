@@ -50,14 +50,21 @@ TEST(ComputePopulation, HoldsEveryBitOfEveryNumberOnce) {
     std::set<Key> found, expected;
     for (const std::string& field : compute.fields) {
       const ComputePopulation population(site, field, compute, epochs);
+      std::map<std::pair<std::string, int>, std::uint64_t> counted, stated;
+      for (const TensorMembers& one : population.computed()) {
+        EXPECT_EQ(one.layer, one.tensor.substr(0, one.tensor.find('.')));
+        for (const unsigned bit : one.bits) stated[{one.tensor, static_cast<int>(bit)}] = one.each;
+      }
       for (std::uint64_t i = 0; i < population.size(); ++i) {
         const ComputeFault fault = population.at(i);
+        ++counted[{fault.tensor, fault.bit}];
         EXPECT_EQ(fault.site, site);
         EXPECT_TRUE(found
                         .insert({fault.tensor, fault.step, fault.replica, fault.micro_batch, fault.element,
                                  fault.bit})
                         .second);
       }
+      EXPECT_EQ(counted, stated) << name_of(site) << "." << field;
     }
     for (const ComputeMap::Tensor& tensor : compute.computations->at(site)) {
       for (std::int64_t step = 1; step <= 6; ++step) {
