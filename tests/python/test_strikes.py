@@ -305,3 +305,13 @@ def test_what_a_script_does_not_compute_is_refused(text: str, says: str) -> None
 def test_a_fault_that_is_given_twice_is_refused() -> None:
     with pytest.raises(BadInput, match="given twice, which would flip the bit back"):
         faults_of(["update:0.bias@1:0.0.0.1"] * 2)
+
+
+@pytest.mark.parametrize("text", ["activation:0@1:0.0.99.1", "gradient:1@1:0.0.9.40", "activation:pool@1:0.0.9.3"])
+def test_in_a_campaign_it_is_no_crash_of_the_training(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The driver sees that nothing was struck, and stops."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    with Strikes([fault_of(text)], [model], in_campaign=True) as strikes, strikes.epoch():
+        model(numbers(1, 4, 4)).sum().backward()
+    assert strikes.altered() == []
+    assert "pool" in text or "there is no" in capsys.readouterr().err

@@ -91,7 +91,7 @@ class Strikes(Watch):
 
     state: where the models are, as Script.state() returns it. Raises BadInput if a fault names a layer or a parameter
     that they do not have, or a replica without a rank. In a campaign a number that does not exist is not struck, which
-    its driver notices: an exception would be a crash of the training.
+    its driver notices.
     """
 
     def __init__(self, faults: Sequence[Fault], state: Any, in_campaign: bool = False) -> None:
@@ -147,12 +147,15 @@ class Strikes(Watch):
             with torch.no_grad():
                 found = fault.flip(values)
         except NotComputed as error:
-            if not self._in_campaign:
-                raise
-            print(f"bitrift.runner: error: {error}", file=sys.stderr)
-            return
+            return self._cannot(error)
         first = {"compute": dict(fault.row)} | found | {"times": 0}
         self._altered.setdefault(number, first)["times"] += 1
+
+    def _cannot(self, error: NotComputed) -> None:
+        """Raises it, except in a campaign, where it would be a crash of the training."""
+        if not self._in_campaign:
+            raise error
+        print(f"bitrift.runner: error: {error}", file=sys.stderr)
 
     def begin_epoch(self) -> None:
         self._calls.clear()
@@ -168,10 +171,7 @@ class Strikes(Watch):
         try:
             y, put_back = first_tensor(name, output)
         except NotComputed as error:
-            if not self._in_campaign:
-                raise
-            print(f"bitrift.runner: error: {error}", file=sys.stderr)
-            return None
+            return self._cannot(error)
         for fault in due:
             if fault.site == "activation":
                 y = y.clone()
