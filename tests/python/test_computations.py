@@ -270,6 +270,22 @@ def test_batches_of_different_sizes_are_refused_unless_they_are_the_last() -> No
         computations(lengths(8, 7, 7), "")
 
 
+def test_optimizers_that_take_turns_are_refused() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Linear(2, 2))
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in model]
+
+    def train() -> None:
+        for _ in range(2):
+            model[1](model[0](torch.ones(3, 4)).detach()).sum().backward()
+            optimizers[1].step()
+            model(torch.ones(3, 4)).sum().backward()
+            optimizers[0].step()
+
+    says = "layer 0 has 6 elements of float32, and 6 elements of float32 without a gradient before.*let no optimizers"
+    with pytest.raises(ValueError, match=says):
+        computations(script_of(train, model, optimizers), "")
+
+
 def test_steps_that_no_optimizer_takes_are_refused() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 2))
     with pytest.raises(ValueError, match="took no step of a torch"):

@@ -147,8 +147,9 @@ def map_of(steps: list[Step], replicas: int) -> dict[str, Any]:
     if different and different[0] < len(steps):
         raise ValueError(
             f"step {different[0]} of an epoch computes other tensors than step 1: "
-            f"{difference(first, shape_of(steps[different[0] - 1]))}. Faults need steps of equal sizes, except an "
-            "epoch's last one: pad sequences to one length, or give batches one size"
+            f"{difference(first, shape_of(steps[different[0] - 1]))}. All steps of an epoch but its last one must "
+            "compute the same tensors: pad sequences to one length, give batches one size, and let no optimizers take "
+            "turns"
         )
     layers = []
     for name, outputs in steps[0].outputs.items():
@@ -191,4 +192,4 @@ def _sizes(found: Any) -> str:
         return "no numbers"
     if isinstance(found, tuple):
         return f"{found[0]} elements of {found[1]}"
-    return " and ".join(f"{one[0]} elements of {one[1]}" for one in found)
+    return " and ".join(f"{one[0]} elements of {one[1]}" + ("" if one[2] else " without a gradient") for one in found)

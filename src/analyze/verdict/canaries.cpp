@@ -46,9 +46,9 @@ void judge(CanaryCheck& check, const Canary& canary, const TrialRecord& row, con
   try {
     const record::Outcome outcome = classify(row, controls, judging);
     check.found = design::words_of(outcome) + (outcome.recovered ? " after a recovery" : "");
-    // A guard that undid what was altered has seen it.
-    const bool undone =
-        canary.required == design::Required::altered && row.result && row.result->guard_action_count > 0;
+    // A guard that undid a fault of the run has seen it. What a file holds cannot be undone.
+    const bool undone = canary.required == design::Required::altered && !row.faults.of_bits() && row.result &&
+                        row.result->guard_action_count > 0;
     if (!undone) check.problem = problem_of(canary, outcome);
   } catch (const Error& error) {
     check.problem = error.what();

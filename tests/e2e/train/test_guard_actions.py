@@ -153,6 +153,16 @@ def test_what_is_stored_cannot_be_undone(bases: Any, tmp_path: Path) -> None:
             assert (acted["status"], acted["last_loss"]) == (left["status"], left["last_loss"])
 
 
+def test_a_message_that_was_altered_is_not_altered_again(bases: Any, tmp_path: Path) -> None:
+    words = ["resume", bases("lenet"), "--steps", STEPS, "--parallel", "data", "--ranks", 4, "--mesh", "2x2"]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    flip = ["--flip-message", "0@7:0.3.30"]
+    assert run(*words, "-o", tmp_path / "bare.h5", *flip)["final_digest"] != clean["final_digest"]
+    acted = run(*words, "-o", tmp_path / "acted.h5", *flip, *GUARDS, "rollback")
+    assert acted["guard_action_count"] == 1 and len(acted["altered_messages"]) == 1
+    assert content(tmp_path / "acted.h5") == content(tmp_path / "clean.h5")
+
+
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_false_alarm_costs_time_and_nothing_else(bases: Any, tmp_path: Path, every: int) -> None:
     words = ["resume", bases("lenet"), "--steps", STEPS]

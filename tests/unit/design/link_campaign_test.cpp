@@ -52,6 +52,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         std::pair("strata.link.steps_per_epoch=4", "bitrift finds out how many steps an epoch has; remove"),
         std::pair("strata.link.delay=0", "strata.link.delay"),
+        std::pair("arms.0.guards={\"nonfinite\": true, \"on_alarm\": \"skip\"}",
+                  "guards with on_alarm skip do not act where ranks or links fail"),
         std::pair("strata.link.kinds=[\"dead\", \"lost\"]", "strata.link.kinds"),
         std::pair("strata.link.steps={\"first\": 3, \"last\": 2}", "'last' is 2, before 'first', which is 3"),
         std::pair("strata.roles=[\"weight\"]", "or 'wire', or 'link'"),

@@ -130,6 +130,10 @@ TEST(ProcessCampaign, RefusesWhatOnlyAlteredBitsHave) {
   EXPECT_THAT(problem({"propagation={\"steps\": [1]}"}), HasSubstr("propagation: follows altered bits"));
   EXPECT_THAT(problem({"runner={\"exec\": {\"command\": [\"x\"]}}"}),
               HasSubstr("runner: only bitrift-train can lose ranks"));
+  EXPECT_THAT(problem({"arms.0.guards={\"nonfinite\": true, \"on_alarm\": \"rollback\"}"}),
+              HasSubstr("guards with on_alarm rollback do not act where ranks or links fail"));
+  EXPECT_THAT(problem({"base.train.guards={\"nonfinite\": true, \"on_alarm\": \"skip\"}"}),
+              HasSubstr("guards with on_alarm skip do not act where ranks or links fail"));
   EXPECT_THAT(problem({"strata.process.points={}"}),
               HasSubstr("strata.process.points: bitrift finds out at which points"));
   EXPECT_THAT(problem({"strata.tensors=[\"**\"]"}), HasSubstr("ranks that fail alter no tensor"));

@@ -117,6 +117,31 @@ TEST(CanaryChecks, SayWhetherTheFaultReachedTheRun) {
   EXPECT_EQ(landing(1), "misbehaves: no, but must");
 }
 
+TEST(CanaryChecks, AFaultOfTheRunThatAGuardUndidWasSeen) {
+  Judging by = judging();
+  by.strata = design::WireStrata{};
+  Rows rows = clean_arm("a");
+  rows.push_back(finished(TrialKind::canary, "a", "canary:link-lands", 0,
+                          {{evaluation(1, 0.1, 0.97, 0.2, 0.95)}}, "golden"));
+  TrialRecord& struck = rows.back();
+  struck.landed = true;
+  struck.faults = std::vector{record::LinkFault{}};
+  EXPECT_EQ(checks_of(rows, {"a"}, by).back().state, CanaryState::misbehaves);
+  struck.result->guard_action_count = 1;
+  EXPECT_EQ(checks_of(rows, {"a"}, by).back().state, CanaryState::holds);
+  struck.landed = false;
+  EXPECT_EQ(checks_of(rows, {"a"}, by).back().state, CanaryState::misbehaves);
+}
+
+// A guard cannot undo what the file holds: a role that is not read stays unread, whatever alarm came.
+TEST(CanaryChecks, AnActionOfAGuardDoesNotExcuseARoleThatIsNotRead) {
+  Rows rows = clean_arm("a");
+  rows.push_back(reader(true));
+  rows.back().result = rows.front().result;
+  rows.back().result->guard_action_count = 1;
+  EXPECT_EQ(checks_of(rows)[2].state, CanaryState::misbehaves);
+}
+
 TEST(CanaryChecks, AFileThatIsRefusedWasRead) {
   Rows rows = clean_arm("a");
   rows.push_back(reader(false));
