@@ -285,9 +285,8 @@ class Campaign:
             for measure, share in shares.items():
                 low, high = share["interval"] or (None, None)
                 key = {"arm": one["arm"], "beside": one["beside"], "action": one["guards"]["on_alarm"]}
-                counted = {"measure": measure, "runs": share["runs"], "count": share["count"]}
-                part = share["count"] / share["runs"] if share["runs"] else None
-                rows.append(key | counted | {"share": part, "low": low, "high": high})
+                counted = {"measure": measure} | {name: share[name] for name in ("runs", "count", "share")}
+                rows.append(key | counted | {"low": low, "high": high})
         columns = ["arm", "beside", "action", "measure", "runs", "count", "share", "low", "high"]
         return cast("pd.DataFrame", pandas.DataFrame(rows, columns=columns))
 

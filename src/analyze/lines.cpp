@@ -40,17 +40,13 @@ std::pair<std::string, unsigned> bit_of(const record::TrialRecord& row) {
     const record::ComputeFault& fault = row.faults.computed().front();
     return {fault.tensor, static_cast<unsigned>(fault.bit)};
   }
-  const bool one = row.faults.of_bits() && row.plane == record::Plane::value;
-  if (one) {
-    const auto& [sites, changes] = row.faults.bits();
-    if (changes.size() == 1 && std::popcount(changes.front().bits) == 1) {
-      return {sites[changes.front().site].tensor,
-              static_cast<unsigned>(std::countr_zero(changes.front().bits))};
-    }
+  const auto& [sites, changes] = row.faults.bits();  // empty if the faults are of another kind
+  if (changes.size() != 1 || std::popcount(changes.front().bits) != 1 || row.plane != record::Plane::value) {
+    fail(ErrorCode::unsupported,
+         "row {}: its fault is not one bit of one element, so it has no layer, tensor or bit to group by",
+         row.id.text());
   }
-  fail(ErrorCode::unsupported,
-       "row {}: its fault is not one bit of one element, so it has no layer, tensor or bit to group by",
-       row.id.text());
+  return {sites[changes.front().site].tensor, static_cast<unsigned>(std::countr_zero(changes.front().bits))};
 }
 
 /// A stratum cut into cells.

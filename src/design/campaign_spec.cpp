@@ -226,15 +226,11 @@ void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
 // Ranks and links fail in campaigns whose arms choose a recovery.
 void check_guards(const Document& document, const CampaignSpec& spec) {
   if (!spec.strata->recovers()) return;
-  for (std::size_t i = 0; i < spec.arms.size(); ++i) {
-    const auto& train = spec.bases.front().train;
-    const auto& own = spec.arms[i].guards;
-    const record::GuardSpec guards = own ? *own : train ? train->guards : record::GuardSpec{};
-    if (!guards.act()) continue;
+  for (const Arm& arm : spec.arms) {
+    if (!spec.guards_of(arm).act()) continue;
     fail(ErrorCode::bad_input,
-         "{}: guards with on_alarm {} do not act where ranks or links fail; choose record or stop",
-         document.where(own ? fmt::format("/arms/{}/guards", i) : "/base/train/guards"),
-         name_of(guards.on_alarm));
+         "{}: arm '{}': guards with on_alarm {} do not act where ranks or links fail; choose record or stop",
+         document.where(arm.guards ? "/arms" : "/base"), arm.name, name_of(spec.guards_of(arm).on_alarm));
   }
 }
 
@@ -278,10 +274,10 @@ CampaignSpec from_document(const Document& document, bool stored) {
   for (const Arm& arm : spec.arms) parallels.push_back(arm.parallel);
   const auto recoveries = recoveries_from(document, *spec.strata, parallels);
   spec.strata->check(document, parallels, recoveries);
-  check_guards(document, spec);
   for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].recovery = recoveries[i];
   check_arms(document, spec);
   cross_arms_with_bases(spec);
+  check_guards(document, spec);
   read_amount(document, spec);
   return spec;
 }
@@ -295,6 +291,12 @@ std::size_t CampaignSpec::arm_index(std::string_view arm_name) const {
   std::vector<std::string> names;
   for (const Arm& one : arms) names.push_back(one.name);
   fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", arm_name, fmt::join(names, ", "));
+}
+
+record::GuardSpec CampaignSpec::guards_of(const Arm& arm) const {
+  if (arm.guards) return *arm.guards;
+  const auto& train = base_of(arm).train;
+  return train ? train->guards : record::GuardSpec{};
 }
 
 double CampaignSpec::start_deadline() const {

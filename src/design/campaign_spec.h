@@ -85,6 +85,8 @@ struct CampaignSpec {
   [[nodiscard]] const record::BaseSpec& base_of(const Arm& arm) const {
     return bases.at(files.at(arm.file).base);
   }
+  /// The arm's own guards, else those of its base; none where a base is a ready checkpoint.
+  [[nodiscard]] record::GuardSpec guards_of(const Arm& arm) const;
 };
 
 /// Reads a spec, applies its `scale` and `--set key=value` overrides (dotted keys, JSON values or bare

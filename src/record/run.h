@@ -73,7 +73,7 @@ constexpr EnumNames<4> names_of(OnAlarm) {
   return {"value of on_alarm", {"record", "stop", "skip", "rollback"}};
 }
 
-/// What a guard did after its alarm.
+/// What a guard did after it raised an alarm.
 struct GuardAction {
   OnAlarm action = OnAlarm::rollback;  ///< skip or rollback
   std::int64_t step = 0;               ///< whose alarm it was; of the whole training, 1-based

@@ -172,7 +172,7 @@ def faults_of(texts: Sequence[str]) -> tuple[Any, ...]:
     return tuple(Fault.of(json.loads(compute_fault(text))) for text in texts)
 
 
-class Told:
+class OneAnswer:
     """A session that writes one JSON object to a file, for the driver of a campaign, and ends the process."""
 
     def __init__(self, options: argparse.Namespace, out: Path) -> None:
@@ -189,7 +189,7 @@ class Told:
             json.dump(message, file)
 
 
-class Computations(Told):
+class Computations(OneAnswer):
     """The session that trains an epoch from --checkpoint to see which numbers each step computes."""
 
     def serve(self, script: Any) -> NoReturn:
@@ -205,7 +205,7 @@ class Computations(Told):
         end(0)
 
 
-class Unread(Told):
+class Unread(OneAnswer):
     """The session that finds the tensors of the base that the script does not load; --checkpoint is its own copy."""
 
     def serve(self, script: Any) -> NoReturn:
@@ -268,7 +268,8 @@ class Worker:
         drill = run.get("drill", "")
         golden, compared = run.get("golden", False), run.get("compare_loaded", False)
         faults = tuple(Fault.of(one["compute"]) for one in run.get("faults", []))
-        request = Request(file, run["epochs"], seed, golden, str(base) if compared else "", faults, True)
+        base_file = str(base) if compared else ""
+        request = Request(file, run["epochs"], seed, golden, base_file, strikes=faults, in_campaign=True)
         result = trainer.run(request, lambda: self._drill(drill))
         self._leaked = self._leaked or drill == "leak"
         if self._driver.rank == 0:
@@ -365,8 +366,8 @@ def _session(options: argparse.Namespace) -> tuple[Any, Any]:
 
         driver = Driver(options.connect, options.rank or 0, options.ranks)
         return Worker(options, driver), driver
-    if told := _told(options):
-        return told, told
+    if answer := _one_answer(options):
+        return answer, answer
     out = cast(IO[str], os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
     if options.check:
@@ -376,7 +377,7 @@ def _session(options: argparse.Namespace) -> tuple[Any, Any]:
     return OneRun(options, out), None
 
 
-def _told(options: argparse.Namespace) -> Told | None:
+def _one_answer(options: argparse.Namespace) -> OneAnswer | None:
     if options.unread:
         return Unread(options, options.unread)
     return Computations(options, options.computations) if options.computations else None

@@ -183,6 +183,7 @@ class Request:
     strikes: tuple[Fault, ...] = ()
     """Numbers that are struck while they are computed."""
     in_campaign: bool = False
+    """Whether the driver of a campaign asks; see Strikes."""
 
 
 class NonFinite(Exception):

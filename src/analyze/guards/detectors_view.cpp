@@ -21,16 +21,10 @@ using record::OutcomeClass;
 using record::TrialKind;
 using record::TrialRecord;
 
-record::GuardSpec guards_of(const design::CampaignSpec& spec, const design::Arm& arm) {
-  if (arm.guards) return *arm.guards;
-  const auto& train = spec.base_of(arm).train;
-  return train ? train->guards : record::GuardSpec{};
-}
-
 // The arm without guards that runs the same faults in the same way.
 const design::Arm* beside(const design::CampaignSpec& spec, const design::Arm& arm) {
   const auto found = std::find_if(spec.arms.begin(), spec.arms.end(), [&](const design::Arm& other) {
-    return !guards_of(spec, other).any() && other.file == arm.file && other.parallel == arm.parallel &&
+    return !spec.guards_of(other).any() && other.file == arm.file && other.parallel == arm.parallel &&
            record::to_json(other.scope) == record::to_json(arm.scope);
   });
   return found == spec.arms.end() ? nullptr : &*found;
@@ -58,14 +52,8 @@ std::optional<double> step_seconds(const std::vector<const TrialRecord*>& clean)
   return median(seconds);
 }
 
-void count_run(AlarmShare& share, bool alarm) {
-  ++share.runs;
-  share.alarms += alarm ? 1 : 0;
-}
-
 void add_intervals(AlarmsByOutcome& outcomes, double confidence) {
-  for (auto& [outcome, share] : outcomes)
-    share.interval = clopper_pearson(share.alarms, share.runs, confidence);
+  for (auto& [outcome, share] : outcomes) share.close(confidence);
 }
 
 using Trials = std::vector<const TrialRecord*>;
@@ -83,8 +71,8 @@ void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const 
     for (std::size_t draw = 0; draw < std::min(without.size(), with.size()); ++draw) {
       const OutcomeClass outcome = classify(*without[draw], controls, trust.judging).outcome_class();
       const bool alarm = noticed(*with[draw], *without[draw]);
-      count_run(detector.all[outcome], alarm);
-      count_run(detector.fields[stratum.field][outcome], alarm);
+      detector.all[outcome].add(alarm);
+      detector.fields[stratum.field][outcome].add(alarm);
       if (!alarm || outcome == OutcomeClass::masked || !resumed) continue;
       const auto& alarms = with[draw]->result->alarms;
       const std::int64_t at = alarms.empty() ? 0 : alarms.front().step;  // 0: the load
@@ -102,7 +90,7 @@ Detector detector_of(const std::vector<TrialRecord>& rows, const design::Campaig
   Detector detector;
   detector.arm = arm.name;
   detector.beside = plain.name;
-  detector.guards = guards_of(spec, arm);
+  detector.guards = spec.guards_of(arm);
   if (detector.guards.act()) detector.actions = guard_actions_of(rows, spec, trust, arm.name, plain.name);
   for (const OutcomeClass outcome : record::outcome_classes) detector.all[outcome];
   const auto from = resumed.find(arm.name);
@@ -110,20 +98,13 @@ Detector detector_of(const std::vector<TrialRecord>& rows, const design::Campaig
   add_intervals(detector.all, spec.confidence);
   for (auto& [field, outcomes] : detector.fields) add_intervals(outcomes, spec.confidence);
   const auto clean = clean_rows(rows, arm.name);
-  for (const TrialRecord* row : clean) count_run(detector.clean, alarmed(*row));
-  detector.clean.interval = clopper_pearson(detector.clean.alarms, detector.clean.runs, spec.confidence);
+  for (const TrialRecord* row : clean) detector.clean.add(alarmed(*row));
+  detector.clean.close(spec.confidence);
   detector.step_seconds = step_seconds(clean);
   const auto unguarded = step_seconds(clean_rows(rows, plain.name));
   if (detector.step_seconds && unguarded && *unguarded > 0)
     detector.cost = *detector.step_seconds / *unguarded;
   return detector;
-}
-
-std::string share_text(const AlarmShare& share) {
-  if (share.runs == 0) return "none";
-  return fmt::format("{}/{} {:.1f} [{:.1f}, {:.1f}]", share.alarms, share.runs,
-                     100 * static_cast<double>(share.alarms) / static_cast<double>(share.runs),
-                     100 * share.interval.low, 100 * share.interval.high);
 }
 
 std::string number_or_dash(const std::optional<double>& value, const char* unit = "") {
@@ -136,22 +117,14 @@ std::vector<std::string> outcome_cells(const AlarmsByOutcome& outcomes) {
   std::vector<std::string> cells;
   for (const OutcomeClass outcome : {OutcomeClass::sdc, OutcomeClass::crash, OutcomeClass::masked}) {
     const auto found = outcomes.find(outcome);
-    cells.push_back(found == outcomes.end() ? "none" : share_text(found->second));
+    cells.push_back(found == outcomes.end() ? "none" : text_of(found->second));
   }
   return cells;
 }
 
-Json to_json(const AlarmShare& share) {
-  Json value = {{"runs", share.runs}, {"alarms", share.alarms}, {"share", nullptr}, {"interval", nullptr}};
-  if (share.runs == 0) return value;
-  value["share"] = static_cast<double>(share.alarms) / static_cast<double>(share.runs);
-  value["interval"] = {share.interval.low, share.interval.high};
-  return value;
-}
-
 Json to_json(const AlarmsByOutcome& outcomes) {
   Json value = Json::object();
-  for (const auto& [outcome, share] : outcomes) value[name_of(outcome)] = to_json(share);
+  for (const auto& [outcome, share] : outcomes) value[name_of(outcome)] = to_json(share, "alarms");
   return value;
 }
 
@@ -163,7 +136,7 @@ Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const design::Cam
                          const Trust& trust, const std::map<std::string, std::int64_t>& resumed) {
   Scoreboard board{spec.name, spec.confidence, {}, {}};
   for (const design::Arm& arm : spec.arms) {
-    if (!guards_of(spec, arm).any()) continue;
+    if (!spec.guards_of(arm).any()) continue;
     const design::Arm* plain = beside(spec, arm);
     if (plain == nullptr || !trust.controls.contains(plain->name)) {
       board.unpaired.push_back(arm.name);
@@ -190,7 +163,7 @@ std::string table(const Scoreboard& board) {
   for (const Detector& one : board.detectors) {
     lines.push_back({one.arm});
     for (std::string& cell : outcome_cells(one.all)) lines.back().push_back(std::move(cell));
-    for (const std::string& cell : {share_text(one.clean), number_or_dash(one.median_steps),
+    for (const std::string& cell : {text_of(one.clean), number_or_dash(one.median_steps),
                                     number_or_dash(one.most_steps), number_or_dash(one.cost, "x")})
       lines.back().push_back(cell);
     for (const auto& [field, of_field] : one.fields) {
@@ -235,7 +208,7 @@ Json to_json(const Scoreboard& board) {
                          {"guards", record::to_json(one.guards)},
                          {"outcomes", to_json(one.all)},
                          {"fields", fields},
-                         {"clean", to_json(one.clean)},
+                         {"clean", to_json(one.clean, "alarms")},
                          {"median_steps", number_or_null(one.median_steps)},
                          {"most_steps", number_or_null(one.most_steps)},
                          {"step_seconds", number_or_null(one.step_seconds)},

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyze/guards/guard_actions.h"
-#include "analyze/rates/interval.h"
+#include "analyze/guards/share.h"
 #include "analyze/verdict/trust.h"
 #include "design/campaign_spec.h"
 #include "record/json/json.h"
@@ -17,15 +17,8 @@
 
 namespace bitrift::analyze {
 
-/// The share of some runs in which a guard raised an alarm.
-struct AlarmShare {
-  std::uint64_t runs = 0;
-  std::uint64_t alarms = 0;
-  Interval interval;  ///< an interval for alarms / runs: Clopper and Pearson, with the campaign's confidence
-};
-
-/// By the outcome that the same fault has in the arm without guards.
-using AlarmsByOutcome = std::map<record::OutcomeClass, AlarmShare>;
+/// The runs with an alarm, by the outcome that the same fault has in the arm without guards.
+using AlarmsByOutcome = std::map<record::OutcomeClass, Share>;
 
 /// One arm with guards, and the arm without guards that is otherwise the same.
 struct Detector {
@@ -33,7 +26,7 @@ struct Detector {
   record::GuardSpec guards;
   AlarmsByOutcome all;                            ///< over all draws that both arms have
   std::map<std::string, AlarmsByOutcome> fields;  ///< the same by bit field (of a fault model: its bits)
-  AlarmShare clean;  ///< one golden run of each data order, envelope and held-out runs
+  Share clean;  ///< one golden run of each data order, envelope and held-out runs
   /// For the alarms on SDCs and crashes: steps after the resume until the first. Absent: none, or not known.
   std::optional<double> median_steps, most_steps;
   /// Median over the clean runs of (duration of steps and evaluations) / steps; absent: without a clean run.

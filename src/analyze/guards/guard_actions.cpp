@@ -14,11 +14,6 @@ using record::OutcomeClass;
 using record::TrialKind;
 using record::TrialRecord;
 
-void count_run(Share& share, bool counts) {
-  ++share.runs;
-  share.count += counts ? 1 : 0;
-}
-
 // The test metrics of a run. Its final state may hold what guards remember.
 Json tests_of(const record::RunResult& result) {
   std::vector<std::vector<record::Evaluation>> all = result.replicas;
@@ -36,19 +31,6 @@ std::map<int, Json> golden_tests(const std::vector<TrialRecord>& rows, const std
       tests.emplace(row.order, tests_of(*row.result));
   }
   return tests;
-}
-
-Json to_json(const Share& share) {
-  Json value = {{"runs", share.runs}, {"count", share.count}, {"interval", nullptr}};
-  if (share.runs > 0) value["interval"] = {share.interval.low, share.interval.high};
-  return value;
-}
-
-std::string text_of(const Share& share) {
-  if (share.runs == 0) return "none";
-  return fmt::format("{}/{} {:.1f} [{:.1f}, {:.1f}]", share.count, share.runs,
-                     100 * static_cast<double>(share.count) / static_cast<double>(share.runs),
-                     100 * share.interval.low, 100 * share.interval.high);
 }
 
 template <typename Use>
@@ -94,33 +76,32 @@ GuardActions guard_actions_of(const std::vector<TrialRecord>& rows, const design
       const OutcomeClass there = outcome_of(*without[stratum.name][draw]);
       const bool masked = outcome_of(row) == OutcomeClass::masked;
       if (there == OutcomeClass::masked) {
-        count_run(actions.harmed, !masked);
+        actions.harmed.add(!masked);
         continue;
       }
-      count_run(actions.recovered[there], masked);
+      actions.recovered[there].add(masked);
       const auto clean = golden.find(row.order);
-      count_run(actions.exactly[there],
-                clean != golden.end() && row.result && tests_of(*row.result) == clean->second);
+      actions.exactly[there].add(clean != golden.end() && row.result &&
+                                 tests_of(*row.result) == clean->second);
     }
   }
   for (const TrialRecord* row : clean_rows(rows, arm)) {
-    count_run(actions.clean_acted, row->result->guard_action_count > 0);
-    count_run(actions.clean_harmed, outcome_of(*row) != OutcomeClass::masked);
+    actions.clean_acted.add(row->result->guard_action_count > 0);
+    actions.clean_harmed.add(outcome_of(*row) != OutcomeClass::masked);
   }
-  each_share(actions, [&](Share& share) {
-    if (share.runs > 0) share.interval = clopper_pearson(share.count, share.runs, spec.confidence);
-  });
+  each_share(actions, [&](Share& share) { share.close(spec.confidence); });
   return actions;
 }
 
 Json to_json(const GuardActions& actions) {
   Json value = Json::object();
   for (const auto& [outcome, share] : actions.recovered)
-    value["recovered"][name_of(outcome)] = to_json(share);
-  for (const auto& [outcome, share] : actions.exactly) value["exactly"][name_of(outcome)] = to_json(share);
-  value["harmed"] = to_json(actions.harmed);
-  value["clean_acted"] = to_json(actions.clean_acted);
-  value["clean_harmed"] = to_json(actions.clean_harmed);
+    value["recovered"][name_of(outcome)] = to_json(share, "count");
+  for (const auto& [outcome, share] : actions.exactly)
+    value["exactly"][name_of(outcome)] = to_json(share, "count");
+  value["harmed"] = to_json(actions.harmed, "count");
+  value["clean_acted"] = to_json(actions.clean_acted, "count");
+  value["clean_harmed"] = to_json(actions.clean_harmed, "count");
   return value;
 }
 

@@ -1,4 +1,4 @@
-// What guards that act made of one list of faults, and of clean runs (docs/detectors.md).
+// How guards that act changed the outcomes of a list of faults, and of clean runs (docs/detectors.md).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyze/rates/interval.h"
+#include "analyze/guards/share.h"
 #include "analyze/verdict/trust.h"
 #include "design/campaign_spec.h"
 #include "record/json/json.h"
@@ -15,12 +15,6 @@
 #include "record/trial.h"
 
 namespace bitrift::analyze {
-
-/// How many of some runs.
-struct Share {
-  std::uint64_t runs = 0, count = 0;
-  Interval interval = {};  ///< Clopper and Pearson, with the campaign's confidence
-};
 
 /// Clean runs of an arm: no-flip runs of one data order are the same run, so the first represents all of
 /// them. They point into `rows`.
@@ -42,11 +36,11 @@ struct GuardActions {
                                             const design::CampaignSpec& spec, const Trust& trust,
                                             const std::string& arm, const std::string& plain);
 
-/// {"recovered": {"SDC": {...}}, "exactly", "harmed", "clean_acted", "clean_harmed"}; of each "runs", "count"
-/// and "interval", which is null without a run.
+/// {"recovered": {"SDC": {...}}, "exactly", "harmed", "clean_acted", "clean_harmed"}; each as to_json(Share)
+/// with "count".
 [[nodiscard]] record::Json to_json(const GuardActions& actions);
 
-/// A header, then a line for each of them. names: "ARM (ACTION)".
+/// A header, then a line for each. named: with "ARM (ACTION)".
 [[nodiscard]] std::vector<std::vector<std::string>> lines_of(
     const std::vector<std::pair<std::string, GuardActions>>& named);
 

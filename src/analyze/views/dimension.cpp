@@ -30,12 +30,6 @@ std::string guard_text(const record::GuardSpec& guards) {
   return on.empty() ? "none" : fmt::format("{}", fmt::join(on, "+"));
 }
 
-std::string guard_names(const design::CampaignSpec& spec, const design::Arm& arm) {
-  if (arm.guards) return guard_text(*arm.guards);
-  const auto& train = spec.base_of(arm).train;
-  return train ? guard_text(train->guards) : "none";
-}
-
 std::string property_of(Dimension dimension, const design::CampaignSpec& spec, const design::Arm& arm,
                         const record::Stratum& stratum, bool by_base) {
   const record::FaultModel* const model = spec.strata->model(stratum.name);
@@ -57,7 +51,7 @@ std::string property_of(Dimension dimension, const design::CampaignSpec& spec, c
     case Dimension::precision:
       return arm.precision.empty() ? "base" : arm.precision;
     case Dimension::guard:
-      return guard_names(spec, arm);
+      return guard_text(spec.guards_of(arm));
     case Dimension::state:
       return name_of(state_of(stratum.role));
     case Dimension::layer:

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "design/kind/run/compute_strata.h"
 
 namespace bitrift::campaign {
 
@@ -22,11 +21,10 @@ analyze::Contents read_contents(const Layout& layout, const StoredCampaign& camp
   const Plan plan(spec, bases);
   analyze::Contents contents(bases.size());
   for (std::size_t i = 0; i < bases.size(); ++i) {
-    for (const ckpt::LayerList::Layer& layer : bases[i].layers().layers())
-      contents[i].layers.push_back(layer.name);
-    if (const auto* const compute = spec.strata.as<design::ComputeStrata>()) {
-      contents[i].layers.clear();
-      for (const auto& layer : compute->computations.value().layers) contents[i].layers.push_back(layer.name);
+    contents[i].layers = spec.strata->layers();
+    if (contents[i].layers.empty()) {
+      for (const ckpt::LayerList::Layer& layer : bases[i].layers().layers())
+        contents[i].layers.push_back(layer.name);
     }
     for (const Cell& cell : plan.cells()) {
       auto& tensors = contents[i].strata[cell.stratum.name];

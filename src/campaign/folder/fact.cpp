@@ -47,15 +47,16 @@ Json described_fact(const record::TrainingSpec& training, const record::Parallel
        source.string(), trainer.string(), needed.says);
 }
 
-design::Strata described_by_all(const design::CampaignSpec& spec, const std::filesystem::path& source,
-                                const std::filesystem::path& trainer, const design::FactNeeded& needed) {
+// The strata with the fact of all bases or arms, which must agree. key: of these in the spec.
+template <typename Items, typename FactOf>
+design::Strata agreed(const design::CampaignSpec& spec, const std::filesystem::path& source, const char* key,
+                      const Items& items, const design::FactNeeded& needed, const FactOf& fact_of) {
   std::optional<design::Strata> known;
-  for (const record::BaseSpec& base : spec.bases) {
-    design::Strata here = spec.strata->with_fact(
-        described_fact(training_of(base, source), spec.arms.front().parallel, source, trainer, needed));
+  for (const auto& item : items) {
+    design::Strata here = spec.strata->with_fact(fact_of(item));
     if (known && (*known)->fact() != here->fact()) {
-      fail(ErrorCode::bad_input, "{}: base: '{}' and '{}' differ in {}; use one campaign for each",
-           source.string(), spec.bases.front().name, base.name, needed.what);
+      fail(ErrorCode::bad_input, "{}: {}: '{}' and '{}' differ in {}; use one campaign for each",
+           source.string(), key, items.front().name, item.name, needed.what);
     }
     known = std::move(here);
   }
@@ -74,21 +75,6 @@ Json shown_fact(const design::Arm& arm, const Launch& launch, const design::Fact
        ended.empty() ? failed : fmt::format("{}; it printed: {}", ended, log_tail(log)));
 }
 
-design::Strata shown_by_all(const design::CampaignSpec& spec, const std::filesystem::path& source,
-                            Launch launch, const design::FactNeeded& needed) {
-  std::optional<design::Strata> known;
-  for (const design::Arm& arm : spec.arms) {
-    launch.base = spec.bases.at(spec.files.at(arm.file).base).checkpoint.value();
-    design::Strata here = spec.strata->with_fact(shown_fact(arm, launch, needed));
-    if (known && (*known)->fact() != here->fact()) {
-      fail(ErrorCode::bad_input, "{}: arms: '{}' and '{}' differ in {}; use one campaign for each",
-           source.string(), spec.arms.front().name, arm.name, needed.what);
-    }
-    known = std::move(here);
-  }
-  return known.value();
-}
-
 }  // namespace
 
 void find_fact(design::CampaignSpec& spec, const Layout& layout, const std::filesystem::path& source,
@@ -99,10 +85,17 @@ void find_fact(design::CampaignSpec& spec, const Layout& layout, const std::file
   if (stored) {
     spec.strata = spec.strata->with_fact(*stored);
   } else if (spec.runner.kind == record::RunnerKind::train) {
-    spec.strata = described_by_all(spec, source, launch.program, *needed);
+    spec.strata = agreed(spec, source, "base", spec.bases, *needed, [&](const record::BaseSpec& base) {
+      return described_fact(training_of(base, source), spec.arms.front().parallel, source, launch.program,
+                            *needed);
+    });
   } else {
     say(fmt::format("training one epoch with each arm's script to see {}", needed->says));
-    spec.strata = shown_by_all(spec, source, launch, *needed);
+    spec.strata = agreed(spec, source, "arms", spec.arms, *needed, [&](const design::Arm& arm) {
+      Launch own = launch;
+      own.base = spec.base_of(arm).checkpoint.value();
+      return shown_fact(arm, own, *needed);
+    });
   }
   const std::vector<ckpt::Reader> no_bases;
   const std::vector<record::Stratum> strata = spec.strata->strata();

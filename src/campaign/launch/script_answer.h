@@ -1,4 +1,4 @@
-// What a script says of itself before its runs.
+// One question to a script, before its runs.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace bitrift::campaign {
 
-/// What a process of the script wrote to its answer.
+/// The answer that a process of the script wrote to a file.
 struct ScriptAnswer {
   std::optional<record::Json> value;  ///< at the key that was asked for
   std::string failed = {};            ///< without a value: the exception that ended the script
   std::string ended = {};             ///< without either: how the process ended
 };
 
-/// Runs the command, which writes {key: value} or {"failed": "..."} to `answer`; all loads of one arm may
-/// take an hour. Ends with the signal that interrupts this process, as InterruptGuard does.
+/// Runs the command, which writes {key: value} or {"failed": "..."} to the file `answer`, and may take an
+/// hour. Throws as InterruptGuard::check() when a signal interrupts this process.
 [[nodiscard]] ScriptAnswer ask_script(const Command& command, const std::filesystem::path& answer,
                                       const char* key);
 

@@ -63,7 +63,7 @@ class ListedPopulation : public Population {
   [[nodiscard]] virtual record::Faults member(std::uint64_t index, std::size_t base) const = 0;
 };
 
-/// What bitrift-train must say of a training, or a script must show, before its faults are known.
+/// What bitrift-train says about a training, or a script shows, so that its faults are known.
 struct FactNeeded {
   const char* key;      ///< its key in the output of `bitrift-train describe --json` and of a script
   const char* pointer;  ///< its place in a stored spec; a user may not write it
@@ -135,6 +135,8 @@ class Kind {
   [[nodiscard]] virtual std::optional<record::Json> fact() const { return std::nullopt; }
   /// The same strata with the fact. Throws Error(bad_file) when it is not a valid fact.
   [[nodiscard]] virtual Strata with_fact(const record::Json& fact) const;
+  /// The layers of its tensors in network order, where these are in no file; empty: as in a base.
+  [[nodiscard]] virtual std::vector<std::string> layers() const { return {}; }
   /// The number of steps of a run according to the fact from which faults are drawn; nullopt: they do not
   /// depend on one.
   [[nodiscard]] virtual std::optional<std::int64_t> steps_of_run(std::int64_t /*epochs*/) const {

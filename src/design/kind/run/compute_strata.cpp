@@ -134,6 +134,10 @@ Strata ComputeStrata::with_fact(const Json& fact) const {
   return known;
 }
 
+std::vector<std::string> ComputeStrata::layers() const {
+  return computations_of(*this).names_at(ComputeSite::activation);
+}
+
 std::optional<std::int64_t> ComputeStrata::steps_of_run(std::int64_t epochs) const {
   return computations ? std::optional(computations->steps_per_epoch * epochs) : std::nullopt;
 }

@@ -35,6 +35,7 @@ struct ComputeStrata final : Kind {
   [[nodiscard]] std::optional<FactNeeded> fact_needed() const override;
   [[nodiscard]] std::optional<record::Json> fact() const override;
   [[nodiscard]] Strata with_fact(const record::Json& fact) const override;
+  [[nodiscard]] std::vector<std::string> layers() const override;
   [[nodiscard]] std::optional<std::int64_t> steps_of_run(std::int64_t epochs) const override;
   [[nodiscard]] bool alters_file() const override { return false; }
   [[nodiscard]] const char* plane(const std::string&) const override { return record::compute_plane; }

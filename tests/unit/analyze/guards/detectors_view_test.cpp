@@ -66,7 +66,7 @@ TEST(Scoreboard, CountsAlarmsByTheOutcomeOfTheSameFaultWithoutTheGuard) {
   const Detector& guard = board.detectors[0];
   EXPECT_EQ(guard.arm, "guarded");
   EXPECT_EQ(guard.beside, "plain");
-  const auto share = [](const AlarmShare& one) { return std::vector<std::uint64_t>{one.alarms, one.runs}; };
+  const auto share = [](const Share& one) { return std::vector<std::uint64_t>{one.count, one.runs}; };
   EXPECT_THAT(share(guard.all.at(OutcomeClass::masked)), ElementsAre(1, 6));
   EXPECT_THAT(share(guard.all.at(OutcomeClass::sdc)), ElementsAre(1, 3));
   EXPECT_THAT(share(guard.all.at(OutcomeClass::crash)), ElementsAre(3, 3));
@@ -82,14 +82,14 @@ TEST(Scoreboard, MeasuresFalseAlarmsOnCleanRunsOfDifferentOrders) {
   const Detector quiet = board_of(all).detectors[0];
   // One golden run, whose repetition is the same run, and 20 envelope runs.
   EXPECT_EQ(quiet.clean.runs, 21U);
-  EXPECT_EQ(quiet.clean.alarms, 0U);
+  EXPECT_EQ(quiet.clean.count, 0U);
   // 1 - 0.025^(1/21), Clopper and Pearson's limit for no success.
   EXPECT_NEAR(quiet.clean.interval.high, 1 - std::pow(0.025, 1.0 / 21), 1e-12);
   for (TrialRecord& row : all) {
     if (row.id.arm == "guarded" && row.kind == TrialKind::envelope && row.id.draw == 3) alarm(row, 102);
     if (row.id.arm == "guarded" && row.kind == TrialKind::canary) alarm(row, 102);
   }
-  EXPECT_EQ(board_of(all).detectors[0].clean.alarms, 1U);
+  EXPECT_EQ(board_of(all).detectors[0].clean.count, 1U);
 }
 
 TEST(Scoreboard, MeasuresStepsFromTheResumeAndTheCostOfAStep) {
@@ -114,9 +114,9 @@ TEST(Scoreboard, ARunThatOnlyTheGuardRejectsIsNoticed) {
     row.result->status = record::RunStatus::rejected;
   }
   const Detector guard = board_of(all).detectors[0];
-  EXPECT_EQ(guard.all.at(OutcomeClass::sdc).alarms, 2U);
+  EXPECT_EQ(guard.all.at(OutcomeClass::sdc).count, 2U);
   // A file that no arm can read says nothing about the guard.
-  EXPECT_EQ(guard.all.at(OutcomeClass::crash).alarms, 2U);
+  EXPECT_EQ(guard.all.at(OutcomeClass::crash).count, 2U);
   EXPECT_EQ(guard.all.at(OutcomeClass::crash).runs, 3U);
   EXPECT_EQ(guard.median_steps, 1);  // of 0, 1, 1, 10
 }
