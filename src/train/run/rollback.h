@@ -1,4 +1,4 @@
-// What guards do that act (docs/training.md, "Guards that act"). Inside train/run only.
+// What guards that act do (docs/training.md, "Guards that act"). Inside train/run only.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class Rollback {
 
   /// Called before each step: keeps the state if that is due. Local.
   void keep(const RunProgress& run);
-  /// Whether to act on the alarm of the step that was just made. If it comes again when the step is repeated,
-  /// the last state may have been damaged already, and the one before it is tried. Then no more: what raises
-  /// it has not passed.
+  /// Whether to act on the alarm of the step that was just made. If the alarm comes again when the step is
+  /// repeated, the last state may have been damaged already, and the one before it is tried. After that, no
+  /// more action follows: the cause of the alarm has not passed.
   [[nodiscard]] bool acts(const RunProgress& run) const;
-  /// Goes back to a kept state, and notes that in the result of `run`, which becomes that of then. Local.
+  /// Goes back to a kept state. `run` becomes what it was then, and its result lists the action. Local.
   void go_back(RunProgress& run);
 
  private:
