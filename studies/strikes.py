@@ -25,10 +25,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "train"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "witness"))
 
-from test_strike import ADAMW, GPT, NEXT, RESNET, SGD, check, spec_of
+from test_strike import ADAMW, GPT, LLAMA, NEXT, RESNET, SGD, UNTIED, check, spec_of
 from train_support import LENET, run
 
-TASKS = ((LENET, SGD), (LENET, ADAMW), (RESNET, SGD), (GPT, ADAMW))
+TASKS = ((LENET, SGD), (LENET, ADAMW), (RESNET, SGD), (GPT, ADAMW), (LLAMA, ADAMW), (UNTIED, ADAMW))
 PRECISIONS = ("fp32", "fp64", "bf16", "autocast-bf16")
 # Replicas, micro-batches, options.
 LAYOUTS: tuple[tuple[int, int, tuple[object, ...]], ...] = (
@@ -43,7 +43,7 @@ WIDTHS = {"float32": 32, "float64": 64, "bfloat16": 16}
 
 def known(model: dict[str, Any], name: str) -> bool:
     """Whether the witness has a module that ends or begins where this layer ends."""
-    return name in {*NEXT, "fc3"} if model is LENET else "layer" in name or ".h." in name
+    return name in {*NEXT, "fc3"} if model is LENET else "layer" in name or ".h." in name or "embed" in name
 
 
 def drawn(model: dict[str, Any], computed: dict[str, Any], draw: random.Random) -> str:
@@ -55,7 +55,7 @@ def drawn(model: dict[str, Any], computed: dict[str, Any], draw: random.Random) 
     width = WIDTHS[tensor["dtype"]]
     high = [width - 1, width - 3, width - 4, width - 5]
     bit = draw.choice(high if draw.random() < 0.5 else [bit for bit in range(width) if bit != width - 2])
-    micro = draw.randrange(computed["micro_batches"]) if of_layers else 0
+    micro = draw.randrange(tensor.get("passes", 1)) if of_layers else 0
     places = (draw.randrange(computed["replicas"]), micro, draw.randrange(tensor["elements"]), bit)
     elements = draw.randint(1, min(6, tensor["elements"]))
     pattern = f"*{elements}" if draw.random() < 0.3 else ""

@@ -1,6 +1,7 @@
 #include "nn/make_layers.h"
 
 #include "nn/small_models.h"
+#include "nn/text/llama.h"
 #include "nn/text/transformer.h"
 #include "nn/vision/vision_models.h"
 
@@ -16,6 +17,8 @@ Layers make_layers(const ModelDescription& description) {
       return make_gpt(description);
     case record::ModelName::bert:
       return make_bert(description);
+    case record::ModelName::llama:
+      return make_llama(description);
     default:
       return make_vision_model(description);
   }

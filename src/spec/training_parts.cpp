@@ -66,6 +66,23 @@ void read_transformer(const Part& part, ModelSpec& model) {
   }
 }
 
+void read_llama(const Part& part, ModelSpec& model) {
+  part.take("kv_heads", model.kv_heads);
+  part.take("feed_forward", model.feed_forward);
+  part.take("tied", model.tied);
+  if (model.width / model.heads % 2 != 0) {
+    fail(ErrorCode::bad_input,
+         "{}: rotary positions turn pairs of numbers, but {} heads share a width of {}: each has {}; make "
+         "width an even multiple of heads",
+         part.where("heads"), model.heads, model.width, model.width / model.heads);
+  }
+  if (model.kv_heads != 0 && model.heads % model.kv_heads != 0) {
+    fail(ErrorCode::bad_input,
+         "{}: {} heads cannot share {} heads of keys and values; choose a divisor of {}",
+         part.where("kv_heads"), model.heads, model.kv_heads, model.heads);
+  }
+}
+
 void read_vision(const Part& part, ModelSpec& model) {
   part.refuse({"layers", "heads", "context"}, name_of(model.name));
   if (model.name == ModelName::mlp || model.name == ModelName::lenet)
@@ -118,6 +135,11 @@ ModelSpec read_model(const Part& part) {
   } else {
     read_vision(part, model);
   }
+  if (model.name == ModelName::llama) {
+    read_llama(part, model);
+  } else {
+    part.refuse({"kv_heads", "feed_forward", "tied"}, owner);
+  }
   if (!is_one_of(model.name, {ModelName::resnet18, ModelName::resnet50})) part.refuse({"stem"}, owner);
   if (model.name != ModelName::googlenet) part.refuse({"auxiliary"}, owner);
   if (!is_one_of(model.name, {ModelName::alexnet, ModelName::vgg16, ModelName::vgg16_bn, ModelName::googlenet,
@@ -144,6 +166,9 @@ Json to_json(const ModelSpec& model) {
   put(value, "heads", model.heads, usual.heads);
   put(value, "width", model.width, usual.width);
   put(value, "context", model.context, usual.context);
+  put(value, "kv_heads", model.kv_heads, usual.kv_heads);
+  put(value, "feed_forward", model.feed_forward, usual.feed_forward);
+  put(value, "tied", model.tied, usual.tied);
   if (model.small) value["width"] = "small";
   if (model.dropout) value["dropout"] = *model.dropout;
   return value;

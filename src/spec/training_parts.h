@@ -18,11 +18,12 @@ enum class ModelName {
   googlenet,
   gpt,
   bert,
+  llama,
 };
-constexpr EnumNames<11> names_of(ModelName) {
+constexpr EnumNames<12> names_of(ModelName) {
   return {"model",
           {"mlp", "lenet", "resnet20", "resnet18", "resnet50", "alexnet", "vgg16", "vgg16_bn", "googlenet",
-           "gpt", "bert"}};
+           "gpt", "bert", "llama"}};
 }
 
 /// The layer after a hidden layer.
@@ -43,9 +44,14 @@ struct ModelSpec {
   bool auxiliary = true;                              ///< googlenet: auxiliary heads
   std::optional<double> dropout = {};                 ///< none: as published
   int classes = 0;                                    ///< outputs; 0: as many as the data has labels
-  int layers = 0, heads = 0, width = 0, context = 0;  ///< gpt, bert
+  int layers = 0, heads = 0, width = 0, context = 0;  ///< gpt, bert, llama
+  int kv_heads = 0;                                   ///< llama; 0: as many as heads
+  int feed_forward = 0;                               ///< llama: its inner width; 0: 8/3 of the width
+  bool tied = false;                                  ///< llama: the head's matrix is the token embedding
   bool operator==(const ModelSpec&) const = default;
-  [[nodiscard]] bool is_transformer() const { return name == ModelName::gpt || name == ModelName::bert; }
+  [[nodiscard]] bool is_transformer() const {
+    return name == ModelName::gpt || name == ModelName::bert || name == ModelName::llama;
+  }
 };
 
 /// The data sets (docs/data.md).

@@ -30,16 +30,19 @@ struct Case {
   std::string same_as;  // a case whose state must be the same
 };
 
+bool is_transformer(const std::string& name) { return name == "gpt" || name == "bert" || name == "llama"; }
+
 Json model_json(const std::string& name, bool small) {
   if (name == "mlp") return {{"name", name}, {"hidden", {24, 16, 12}}, {"norm", "batch"}};
   if (name == "lenet") return {{"name", name}};
-  if (name == "gpt" || name == "bert") {
-    return {{"name", name},
-            {"layers", small ? 3 : 6},
-            {"heads", 2},
-            {"width", small ? 16 : 128},
-            {"context", small ? 16 : 64},
-            {"dropout", 0.1}};
+  if (is_transformer(name)) {
+    Json model = {{"name", name},
+                  {"layers", small ? 3 : 6},
+                  {"heads", 2},
+                  {"width", small ? 16 : 128},
+                  {"context", small ? 16 : 64}};
+    model.update(name == "llama" ? Json{{"kv_heads", 1}} : Json{{"dropout", 0.1}});
+    return model;
   }
   Json model = {{"name", name}, {"width", small ? "small" : "full"}};
   if (name == "resnet18") model["stem"] = "cifar";
@@ -47,8 +50,7 @@ Json model_json(const std::string& name, bool small) {
 }
 
 Json data_json(const std::string& name) {
-  if (name == "gpt" || name == "bert")
-    return {{"name", "jargon"}, {"train_samples", 64}, {"test_samples", 32}};
+  if (is_transformer(name)) return {{"name", "jargon"}, {"train_samples", 64}, {"test_samples", 32}};
   Json data = {{"name", "digits"}, {"train_samples", 64}, {"test_samples", 32}};
   if (name == "alexnet") data["resize"] = 64;
   if (name.starts_with("vgg") || name == "googlenet" || name == "resnet50") data["resize"] = 32;

@@ -42,10 +42,13 @@ int usual_rank(std::string_view stem) {
                                                         {"encoder", 28},
                                                         {"transform", 28},
                                                         // inside a transformer's block
+                                                        {"input_layernorm", 31},
+                                                        {"attention_norm", 31},
                                                         {"self", 31},
                                                         {"attn", 32},
                                                         {"attention", 32},
                                                         {"self_attn", 32},
+                                                        {"self_attention", 32},
                                                         {"query", 32},
                                                         {"key", 33},
                                                         {"value", 34},
@@ -56,7 +59,15 @@ int usual_rank(std::string_view stem) {
                                                         {"proj", 35},
                                                         {"out_proj", 35},
                                                         {"o_proj", 35},
+                                                        {"post_attention_layernorm", 33},
+                                                        {"pre_feedforward_layernorm", 33},
+                                                        {"ffn_norm", 33},
                                                         {"mlp", 34},
+                                                        {"feed_forward", 34},
+                                                        {"gate_proj", 32},
+                                                        {"up_proj", 33},
+                                                        {"down_proj", 35},
+                                                        {"post_feedforward_layernorm", 36},
                                                         {"intermediate", 34},
                                                         {"output", 36},
                                                         {"decoder", 40},
@@ -117,11 +128,12 @@ bool has_sibling(const Node& parent, int rank, const std::string& number) {
   });
 }
 
-/// bn2 comes after conv2 or, if there is none, after fc2; ln_1 and ln_2 before the branches of a block.
+/// bn2 comes after conv2 or, if there is none, after fc2; ln_1 and ln_2 before the branches of a block. Names
+/// such as post_attention_layernorm say where they stand.
 Key key_of(const Node& parent, const Node& child) {
   Key key{usual_rank(child.stem), "", false, child.name};
   if (key.rank == kConvolution || key.rank == kHead) key.number = child.number;
-  if (!is_norm(child.stem)) return key;
+  if (!is_norm(child.stem) || key.rank != kPlain) return key;
   for (const int partner : {kConvolution, kHead}) {
     if (partner == kHead && child.number.empty()) break;  // a last norm comes before the head
     if (has_sibling(parent, partner, child.number)) return {partner, child.number, true, child.name};

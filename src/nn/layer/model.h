@@ -25,8 +25,11 @@ struct ModelDescription {
   bool cifar_stem = false;                ///< resnet18, resnet50: 3x3 convolution, no pooling
   bool auxiliary = true;                  ///< googlenet: with auxiliary heads
   std::optional<double> dropout = {};     ///< probability of every dropout; none: as published
-  int layers = 0, heads = 0;              ///< gpt, bert: number of blocks, attention heads of each
-  std::int64_t width = 0;                 ///< gpt, bert: width of the embedding, a multiple of heads
+  int layers = 0, heads = 0;              ///< transformers: number of blocks, attention heads of each
+  std::int64_t width = 0;                 ///< transformers: width of the embedding, a multiple of heads
+  int kv_heads = 0;                       ///< llama: heads of keys and values, a divisor of heads; 0: heads
+  std::int64_t feed_forward = 0;          ///< llama: inner width of the feed-forward part; 0: the usual one
+  bool tied = false;                      ///< llama: the head uses the token embedding; whole models only
 };
 
 using Layers = std::vector<std::unique_ptr<Layer>>;

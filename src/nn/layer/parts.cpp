@@ -13,14 +13,16 @@ Linear::Linear(std::vector<Slot>& slots, const std::string& key, std::int64_t in
     : Linear(slots, key, inputs, outputs, Init::fan_in(inputs), Init::fan_in(inputs)) {}
 
 Linear::Linear(std::vector<Slot>& slots, const std::string& key, std::int64_t inputs, std::int64_t outputs,
-               const Init& weight, const Init& bias)
-    : first_(slots.size()) {
+               const Init& weight, const std::optional<Init>& bias)
+    : first_(slots.size()), biased_(bias.has_value()) {
   slots.push_back({.key = key + ".weight", .shape = {outputs, inputs}, .init = weight});
-  slots.push_back({.key = key + ".bias", .shape = {outputs}, .init = bias});
+  if (bias) slots.push_back({.key = key + ".bias", .shape = {outputs}, .init = *bias});
 }
 
 torch::Tensor Linear::operator()(const std::vector<Slot>& slots, const torch::Tensor& x) const {
-  return torch::linear(x, slots[first_].value, slots[first_ + 1].value);
+  // Autocast refuses an undefined tensor where there is no bias.
+  const std::optional<torch::Tensor> bias = biased_ ? std::optional(slots[first_ + 1].value) : std::nullopt;
+  return torch::linear(x, slots[first_].value, bias);
 }
 
 BatchNorm::BatchNorm(std::vector<Slot>& slots, const std::string& key, std::int64_t channels, double epsilon)

@@ -106,19 +106,20 @@ class GptBlock : public Hidden {
 class GptHead : public Hidden {
  public:
   explicit GptHead(const Sizes& s)
-      : Hidden("lm_head", s), norm_(slots_, "transformer.ln_f", s.width, gpt_epsilon) {
-    slots_.push_back(
-        {.key = "lm_head.weight", .shape = {s.vocabulary, s.width}, .init = Init::normal(weight_deviation)});
+      : Hidden("lm_head", s),
+        norm_(slots_, "transformer.ln_f", s.width, gpt_epsilon),
+        logits_(slots_, "lm_head", s.width, s.vocabulary, Init::normal(weight_deviation), std::nullopt) {
     output_shape_ = {s.context, s.vocabulary};
     cost_ = s.context * s.width * s.vocabulary;
   }
 
   torch::Tensor forward(const torch::Tensor& x, const Pass&) override {
-    return torch::linear(norm_(slots_, x), slots_.back().value);
+    return logits_(slots_, norm_(slots_, x));
   }
 
  private:
   LayerNorm norm_;
+  Linear logits_;
 };
 
 class BertEmbeddings : public Hidden {

@@ -35,8 +35,9 @@ std::vector<torch::ScalarType> output_types(const Layers& layers, const Precisio
     layers[i]->build(std::nullopt, {precision.parameters, device});
     const torch::Tensor input = torch::zeros(shape, torch::TensorOptions(type).device(device));
     types[i] = type = layers[i]->forward(input, {}).scalar_type();
-    layers[i]->release();
   }
+  // Not one by one: a layer may use the tensor of an earlier one.
+  for (const auto& layer : layers) layer->release();
   return types;
 }
 

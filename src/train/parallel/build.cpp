@@ -35,7 +35,10 @@ nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::
           .dropout = model.dropout,
           .layers = model.layers,
           .heads = model.heads,
-          .width = model.width};
+          .width = model.width,
+          .kv_heads = model.kv_heads,
+          .feed_forward = model.feed_forward,
+          .tied = model.tied};
 }
 
 }  // namespace

@@ -31,6 +31,16 @@ void check_world(const record::TrainingSpec& spec, const record::Parallel& paral
   }
 }
 
+// Both users of a tied matrix must be on one rank.
+void check_tied(const record::TrainingSpec& spec, const record::Parallel& parallel) {
+  if (!spec.model.tied || parallel.stages == 1) return;
+  fail(ErrorCode::bad_input,
+       "{}: a pipeline of {} stages holds the token embedding and lm_head on different ranks, so they cannot "
+       "be "
+       "one tensor; leave 'tied' out, or choose serial or data",
+       spec.where("model.tied"), parallel.stages);
+}
+
 // Ranks at different batches would wait for each other for ever.
 void check_same_place(const Layout& layout, const Progress& progress) {
   struct Place {
@@ -82,6 +92,7 @@ std::shared_ptr<const nn::Dataset> load_runnable(const record::TrainingSpec& spe
                                                  const record::Parallel& parallel) {
   check_world(spec, parallel, parallel.ranks);
   check_device(spec, parallel);
+  check_tied(spec, parallel);
   std::shared_ptr<const nn::Dataset> data = load_data(spec);
   (void)cut_layers(spec, nn::estimated_costs(make_layers(spec, *data)), parallel.stages);
   check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);

@@ -24,6 +24,7 @@ SPEC = {
     "epochs": 2,
     "seed": 11,
 }
+LLAMA = {"name": "llama", "layers": 2, "heads": 4, "width": 16, "context": 16}
 GPT = {"name": "gpt", "layers": 2, "heads": 2, "width": 16, "context": 16}
 BERT = GPT | {"name": "bert"}
 FOLDER = {"name": "folder", "path": "/nowhere", "resize": 32, "crop": 32}
@@ -156,6 +157,23 @@ RULES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "model",
         "'heads' is missing",
         {"model": {"name": "gpt", "layers": 2}, "data": {"name": "jargon"}},
+    ),
+    "odd heads": (
+        "model.heads",
+        "each has 3",
+        {"model": LLAMA | {"width": 12}, "data": {"name": "jargon"}},
+    ),
+    "shared heads": ("model.kv_heads", "divisor of 4", {"model": LLAMA | {"kv_heads": 3}, "data": {"name": "jargon"}}),
+    "tied gpt": ("model.tied", "gpt has no 'tied'", {"model": GPT | {"tied": True}, "data": {"name": "jargon"}}),
+    "dropout in llama": (
+        "model.dropout",
+        "llama has no",
+        {"model": LLAMA | {"dropout": 0.1}, "data": {"name": "jargon"}},
+    ),
+    "tied pipeline": (
+        "model.tied",
+        "choose serial or data",
+        {"model": LLAMA | {"tied": True}, "data": {"name": "jargon"}, "parallel": {"kind": "pipeline", "ranks": 2}},
     ),
     "idx without path": ("data", "'path' is missing", {"data": {"name": "idx"}}),
     "step without every": ("schedule", "'every' is missing", {"schedule": {"name": "step"}}),

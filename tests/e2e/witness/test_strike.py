@@ -21,6 +21,7 @@ INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32}
 INTEGERS |= {torch.bfloat16: torch.int16, torch.float16: torch.int16}
 RESNET = {"name": "resnet20", "width": "small"}
 GPT = {"name": "gpt", "layers": 2, "heads": 2, "width": 16, "context": 16, "dropout": 0.1}
+LLAMA = {"name": "llama", "layers": 2, "heads": 4, "kv_heads": 2, "width": 16, "context": 16, "tied": True}
 SGD = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 ADAMW = {"name": "adamw", "learning_rate": 0.002, "clip_norm": 0.5}
 # A layer of bitrift-train ends where this module begins. Others are modules themselves.
@@ -151,7 +152,7 @@ def averaged(witnesses: list[Struck]) -> None:
 
 
 def spec_of(model: dict[str, Any], optimizer: dict[str, Any], **more: Any) -> dict[str, Any]:
-    data = {"name": "jargon" if model is GPT else "digits", "train_samples": 96, "test_samples": 32}
+    data = {"name": "jargon" if "context" in model else "digits", "train_samples": 96, "test_samples": 32}
     return {"model": model, "data": data, "optimizer": optimizer, "batch_size": 24, "epochs": 4, "seed": 31} | more
 
 
@@ -207,6 +208,13 @@ SERIAL: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (GPT, ADAMW, "fp32", "gradient:transformer.h.1@2:0.0.1000.28"),
     (GPT, ADAMW, "fp32", "weight_gradient:transformer.wte.weight@2:0.0.1000.30"),
     (GPT, ADAMW, "autocast-bf16", "activation:transformer.h.1@2:0.1.1000.29"),
+    (LLAMA, ADAMW, "fp32", "activation:model.embed_tokens@2:0.1.700.29"),
+    (LLAMA, ADAMW, "fp32", "gradient:model.layers.0@2:0.0.1000.28"),
+    (LLAMA, ADAMW, "fp32", "weight_gradient:model.embed_tokens.weight@2:0.0.900.29"),
+    (LLAMA, ADAMW, "bf16", "activation:model.layers.1@2:0.1.1000.13"),
+    (LLAMA, ADAMW, "bf16", "gradient:model.layers.1@2:0.0.500.12"),
+    (LLAMA, ADAMW, "bf16", "update:model.layers.0.mlp.gate_proj.weight@2:0.0.60.12"),
+    (LLAMA, ADAMW, "autocast-bf16", "weight_gradient:model.layers.1.self_attn.k_proj.weight@2:0.0.60.28"),
 ]
 
 
@@ -235,6 +243,23 @@ def test_a_strike_on_one_of_two_replicas(tmp_path: Path, text: str) -> None:
 )
 def test_a_strike_in_a_stage_of_a_pipeline(tmp_path: Path, text: str) -> None:
     check(tmp_path, spec_of(LENET, SGD), text, 1, 2, ("--parallel", "pipeline", "--ranks", 3, "--micro-batches", 2))
+
+
+UNTIED = {key: value for key, value in LLAMA.items() if key != "tied"}
+
+
+@pytest.mark.parametrize(
+    "layout, text",
+    [
+        (("data", "--ranks", 2), "activation:model.layers.1@2:1.0.100.29"),
+        (("data", "--ranks", 2), "weight_gradient:model.embed_tokens.weight@2:1.0.5.30"),
+        (("pipeline", "--ranks", 3, "--micro-batches", 2), "gradient:model.layers.0@2:0.1.100.29"),
+    ],
+)
+def test_a_strike_on_ranks_of_a_llama(tmp_path: Path, layout: tuple[object, ...], text: str) -> None:
+    data = layout[0] == "data"
+    spec = spec_of(LLAMA if data else UNTIED, {"name": "adamw", "learning_rate": 0.002})
+    check(tmp_path, spec, text, 2 if data else 1, 1 if data else 2, ("--parallel", *layout))
 
 
 def test_loss_scaling_scales_what_is_struck(tmp_path: Path) -> None:

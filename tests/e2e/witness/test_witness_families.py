@@ -9,6 +9,7 @@ import pytest
 from witness_run import check_run
 
 TEXT = {"layers": 2, "heads": 2, "width": 16, "context": 16, "dropout": 0.1}
+LLAMA = {"name": "llama", "layers": 2, "heads": 4, "kv_heads": 1, "width": 16, "context": 16}
 SMALL = {"width": "small"}
 # model, side of the images (0: the digits' own 8 pixels)
 FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
@@ -25,6 +26,8 @@ FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "googlenet": ({"name": "googlenet", "auxiliary": True} | SMALL, 32),
     "gpt": ({"name": "gpt"} | TEXT, 0),
     "bert": ({"name": "bert"} | TEXT, 0),
+    "llama": (LLAMA, 0),
+    "llama-tied": (LLAMA | {"heads": 6, "kv_heads": 2, "width": 24, "feed_forward": 40, "tied": True}, 0),
 }
 OPTIMIZERS = {
     "sgd": {"name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0005},
@@ -36,7 +39,7 @@ def data_of(model: str, side: int) -> dict[str, Any]:
     data: dict[str, Any] = {"name": "digits", "train_samples": 128, "test_samples": 32}
     if side:
         data["resize"] = side
-    if model in ("gpt", "bert"):
+    if model in ("gpt", "bert", "llama"):
         data["name"] = "jargon"
     if model == "bert":
         data["mask_fraction"] = 0.15

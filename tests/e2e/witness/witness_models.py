@@ -305,6 +305,12 @@ def scaled(width: int, small: bool) -> int:
     return max(1, width // 8) if small else width
 
 
+def llama(spec: dict[str, Any], text: dict[str, int]) -> witness_text.Llama:
+    wide = -(-(8 * spec["width"] // 3) // 32) * 32
+    own = {"kv_heads": spec.get("kv_heads", spec["heads"]), "feed_forward": spec.get("feed_forward", wide)}
+    return witness_text.Llama(witness_text.LlamaSizes(**text, **own, tied=spec.get("tied", False)))
+
+
 def make_model(spec: dict[str, Any], sample: Sequence[int], classes: int, context: Context | None = None) -> nn.Module:
     """The model that a spec's `model` object names, for samples of that shape ([channels, height, width] or [context]).
 
@@ -314,7 +320,7 @@ def make_model(spec: dict[str, Any], sample: Sequence[int], classes: int, contex
     small, p = spec.get("width") == "small", spec.get("dropout")
     cifar = spec.get("stem", "imagenet") == "cifar"
     text = {"context": sample[0], "vocabulary": classes}
-    text |= {key: spec[key] for key in ("layers", "heads", "width") if spec["name"] in ("gpt", "bert")}
+    text |= {key: spec[key] for key in ("layers", "heads", "width") if spec["name"] in ("gpt", "bert", "llama")}
     families: dict[str, Callable[[], nn.Module]] = {
         "lenet": lambda: LeNet(sample, classes),
         "mlp": lambda: Mlp(sample, classes, spec["hidden"], spec.get("norm") == "batch"),
@@ -327,6 +333,7 @@ def make_model(spec: dict[str, Any], sample: Sequence[int], classes: int, contex
         "googlenet": lambda: GoogLeNet(sample, classes, small, spec.get("auxiliary", True), p, context),
         "gpt": lambda: witness_text.Gpt(witness_text.Sizes(**text), p or 0.0, context),
         "bert": lambda: witness_text.Bert(witness_text.Sizes(**text), 0.1 if p is None else p, context),
+        "llama": lambda: llama(spec, text),
     }
     return families[spec["name"]]()
 

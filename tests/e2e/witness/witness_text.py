@@ -1,4 +1,6 @@
-"""The transformers as plain torch.nn modules: nanoGPT's and Hugging Face's keys, output matrices untied."""
+"""The transformers as plain torch.nn modules: nanoGPT's and Hugging Face's keys, output matrices untied unless a spec
+ties them.
+"""
 
 from __future__ import annotations
 
@@ -182,3 +184,102 @@ class Bert(nn.Module):
         for block in self.bert.get_submodule("encoder.layer").children():
             x = block(x)
         return self.cls["predictions"](x)
+
+
+Rotation = tuple[Tensor, Tensor]
+
+
+def rotated(x: Tensor, rotation: Rotation) -> Tensor:
+    """Rotary positions: number j of a head turns with number j + half. x: [batch, heads, context, size]; cosine and sine:
+    [context, size].
+    """
+    cos, sin = rotation
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
+
+
+def repeated(x: Tensor, times: int) -> Tensor:
+    """x: [batch, heads, context, size], each head `times` times in a row."""
+    batch, heads, context, size = x.shape
+    return x[:, :, None].expand(batch, heads, times, context, size).reshape(batch, heads * times, context, size)
+
+
+@dataclasses.dataclass
+class LlamaSizes(Sizes):
+    kv_heads: int
+    feed_forward: int
+    tied: bool
+
+
+class LlamaAttention(nn.Module):
+    def __init__(self, sizes: LlamaSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.size = sizes.width // sizes.heads
+        shared = sizes.kv_heads * self.size
+        self.q_proj = nn.Linear(sizes.width, sizes.width, bias=False)
+        self.k_proj = nn.Linear(sizes.width, shared, bias=False)
+        self.v_proj = nn.Linear(sizes.width, shared, bias=False)
+        self.o_proj = nn.Linear(sizes.width, sizes.width, bias=False)
+
+    def forward(self, x: Tensor, rotation: Rotation) -> Tensor:
+        q = split_heads(self.q_proj(x), self.sizes.heads)
+        k = split_heads(self.k_proj(x), self.sizes.kv_heads)
+        v = split_heads(self.v_proj(x), self.sizes.kv_heads)
+        q, k = rotated(q, rotation), rotated(k, rotation)
+        if (sharing := self.sizes.heads // self.sizes.kv_heads) > 1:
+            k, v = repeated(k, sharing), repeated(v, sharing)
+        return self.o_proj(join_heads(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
+
+
+class LlamaMlp(nn.Module):
+    def __init__(self, sizes: LlamaSizes) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(sizes.width, sizes.feed_forward, bias=False)
+        self.up_proj = nn.Linear(sizes.width, sizes.feed_forward, bias=False)
+        self.down_proj = nn.Linear(sizes.feed_forward, sizes.width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, sizes: LlamaSizes) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(sizes.width, eps=1e-5)
+        self.self_attn = LlamaAttention(sizes)
+        self.post_attention_layernorm = nn.RMSNorm(sizes.width, eps=1e-5)
+        self.mlp = LlamaMlp(sizes)
+
+    def forward(self, x: Tensor, rotation: Rotation) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), rotation)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    """LlamaForCausalLM. Tied, it has no lm_head: the token embedding is the only matrix, under its own key."""
+
+    def __init__(self, sizes: LlamaSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": nn.Embedding(sizes.vocabulary, sizes.width),
+                "layers": nn.ModuleList(LlamaBlock(sizes) for _ in range(sizes.layers)),
+                "norm": nn.RMSNorm(sizes.width, eps=1e-5),
+            }
+        )
+        if not sizes.tied:
+            self.lm_head = nn.Linear(sizes.width, sizes.vocabulary, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        size = self.sizes.width // self.sizes.heads
+        frequencies = 1.0 / (10000.0 ** (torch.arange(0, size, 2).float() / size))
+        angles = torch.arange(ids.shape[1]).float()[:, None] * frequencies
+        both = torch.cat([angles, angles], dim=-1)
+        x = self.model["embed_tokens"](ids)
+        rotation = both.cos().to(x.dtype), both.sin().to(x.dtype)
+        for block in self.model.get_submodule("layers").children():
+            x = block(x, rotation)
+        x = self.model["norm"](x)
+        return F.linear(x, self.model["embed_tokens"].weight) if self.sizes.tied else self.lm_head(x)

@@ -6,6 +6,7 @@
 
 #include "nn/layer/model.h"
 #include "nn/make_layers.h"
+#include "nn/text/llama.h"
 
 namespace bitrift::nn::transformer_test {
 namespace {
@@ -54,7 +55,10 @@ torch::Tensor tokens(std::int64_t rows, std::int64_t context, std::int64_t vocab
 }
 
 class Transformers : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Families, Transformers, testing::Values("gpt", "bert"),
+INSTANTIATE_TEST_SUITE_P(Families, Transformers, testing::Values("gpt", "bert", "llama"),
+                         [](const auto& family) { return family.param; });
+class WithDropout : public Transformers {};
+INSTANTIATE_TEST_SUITE_P(Families, WithDropout, testing::Values("gpt", "bert"),
                          [](const auto& family) { return family.param; });
 
 TEST(Gpt, HasTheKeysAndShapesOfNanoGpt) {
@@ -190,8 +194,9 @@ TEST_P(Transformers, StartWithThePublishedDistributions) {
   description.name = parse_named<record::ModelName>(GetParam());
   const Stage model = whole(description, 3);
   for (const Slot& slot : model.slots()) {
-    const bool norm =
-        slot.key.find("ln_") != std::string::npos || slot.key.find("LayerNorm") != std::string::npos;
+    const bool norm = slot.key.find("ln_") != std::string::npos ||
+                      slot.key.find("LayerNorm") != std::string::npos ||
+                      slot.key.find("norm.") != std::string::npos;
     const bool bias = slot.key.ends_with(".bias");
     if (norm || bias) {
       EXPECT_TRUE(slot.value.eq(bias ? 0 : 1).all().item<bool>()) << slot.key;
@@ -225,7 +230,7 @@ TEST(TransformerDropout, IsOffForGptAndATenthForBertUnlessGiven) {
   EXPECT_FALSE(logits("bert", std::nullopt).equal(logits("bert", 0)));
 }
 
-TEST_P(Transformers, DropoutIsAFunctionOfSeedStepAndSample) {
+TEST_P(WithDropout, IsAFunctionOfSeedStepAndSample) {
   Stage model = whole(tiny(GetParam(), 0.4), 1);
   const torch::Tensor ids = tokens(3, 6, 11);
   const std::vector<std::int64_t> samples = {30, 10, 20}, permuted = {20, 30, 10}, others = {30, 10, 21};
@@ -262,6 +267,77 @@ TEST_P(Transformers, EveryParameterLearnsInEveryPrecision) {
       EXPECT_TRUE(slot.value.grad().ne(0).any().item<bool>()) << slot.key;
     }
   }
+}
+
+ModelDescription llama(int kv_heads, bool tied) {
+  return {.name = record::ModelName::llama,
+          .input = {8},
+          .classes = 11,
+          .layers = 1,
+          .heads = 4,
+          .width = 16,
+          .kv_heads = kv_heads,
+          .feed_forward = 24,
+          .tied = tied};
+}
+
+TEST(Llama, HasTheKeysOfLlamaForCausalLM) {
+  std::map<std::string, Shape> expected = {{"model.embed_tokens.weight", {11, 16}},
+                                           {"model.layers.0.input_layernorm.weight", {16}},
+                                           {"model.layers.0.self_attn.q_proj.weight", {16, 16}},
+                                           {"model.layers.0.self_attn.k_proj.weight", {8, 16}},
+                                           {"model.layers.0.self_attn.v_proj.weight", {8, 16}},
+                                           {"model.layers.0.self_attn.o_proj.weight", {16, 16}},
+                                           {"model.layers.0.post_attention_layernorm.weight", {16}},
+                                           {"model.layers.0.mlp.gate_proj.weight", {24, 16}},
+                                           {"model.layers.0.mlp.up_proj.weight", {24, 16}},
+                                           {"model.layers.0.mlp.down_proj.weight", {16, 24}},
+                                           {"model.norm.weight", {16}},
+                                           {"lm_head.weight", {11, 16}}};
+  EXPECT_EQ(shapes(whole(llama(2, false), 1)), expected);
+  expected.erase("lm_head.weight");
+  EXPECT_EQ(shapes(whole(llama(2, true), 1)), expected);
+  expected["model.layers.0.self_attn.k_proj.weight"] =
+      expected["model.layers.0.self_attn.v_proj.weight"] = {16, 16};
+  EXPECT_EQ(shapes(whole(llama(0, true), 1)), expected);
+}
+
+TEST(Llama, TheUsualFeedForwardPartIsEightThirdsWide) {
+  // Llama 7B has 4096 and 11008, a multiple of 256.
+  const std::map<std::int64_t, std::int64_t> expected = {
+      {4096, 10944}, {96, 256}, {48, 128}, {49, 160}, {1, 32}};
+  for (const auto& [width, inner] : expected) EXPECT_EQ(usual_feed_forward(width), inner) << width;
+}
+
+TEST(Llama, ATiedMatrixLearnsFromBothUses) {
+  const torch::Tensor ids =
+      tokens(2, 8, 5);  // tokens 5 to 10 are never read: only the head reaches their rows
+  Stage tied = whole(llama(2, true), 3), untied = whole(llama(2, false), 3);
+  for (Stage* model : {&tied, &untied}) {
+    torch::cross_entropy_loss(model->forward(ids, {}).y.flatten(0, 1), ids.flatten()).backward();
+  }
+  const auto reached = [](const Slot& slot) { return slot.value.grad().ne(0).any(1); };
+  EXPECT_TRUE(reached(tied.slots().front()).all().item<bool>());
+  EXPECT_FALSE(reached(untied.slots().front()).narrow(0, 5, 6).any().item<bool>());
+}
+
+TEST(Llama, PositionsMatterAndLaterTokensDoNot) {
+  Stage model = whole(llama(1, false), 5);
+  const torch::Tensor ids = tokens(1, 8, 11);
+  const torch::Tensor before = model.forward(ids, {}).y;
+  torch::Tensor other = ids.clone();
+  other[0][6] = (other[0][6] + 1) % 11;
+  const torch::Tensor changed = model.forward(other, {}).y.ne(before).any(2)[0];
+  EXPECT_FALSE(changed.narrow(0, 0, 6).any().item<bool>());
+  EXPECT_TRUE(changed.narrow(0, 6, 2).all().item<bool>());
+  // Two earlier tokens that change places: without positions the last one would see the same set of them.
+  other = ids.clone();
+  other[0][2] = ids[0][4];
+  other[0][4] = ids[0][2];
+  EXPECT_TRUE(model.forward(other, {}).y.ne(before).any(2)[0][7].item<bool>());
+  // A shorter context is the beginning of a longer one.
+  EXPECT_TRUE(model.forward(ids.narrow(1, 0, 5), {})
+                  .y.allclose(before.narrow(1, 0, 5), /*rtol=*/1e-5, /*atol=*/1e-6));
 }
 
 TEST(Gpt, CostsCountProjectionsAndAttention) {
