@@ -43,12 +43,12 @@ WIDTHS = {"float32": 32, "float64": 64, "bfloat16": 16}
 
 def known(model: dict[str, Any], name: str) -> bool:
     """Whether the witness has a module that ends or begins where this layer ends."""
-    return name in {*NEXT, "fc3"} if model is LENET else "layer" in name or ".h." in name or "embed" in name
+    return name in {*NEXT, "fc3"} if model is LENET else "layer" in name or ".h." in name or "embed_tokens" in name
 
 
 def drawn(model: dict[str, Any], computed: dict[str, Any], draw: random.Random) -> str:
     """A fault as --strike takes it."""
-    site = draw.choice(("activation", "gradient", "weight_gradient", "update"))
+    site = draw.choice(("activation", "gradient", "weight_gradient", "update", "parameter"))
     of_layers = site in ("activation", "gradient")
     layers = [one for one in computed["layers"] if known(model, one["name"])]
     tensor = draw.choice(layers if of_layers else computed["parameters"])
@@ -60,7 +60,8 @@ def drawn(model: dict[str, Any], computed: dict[str, Any], draw: random.Random) 
     elements = draw.randint(1, min(6, tensor["elements"]))
     pattern = f"*{elements}" if draw.random() < 0.3 else ""
     step = draw.randint(1, 4)
-    return f"{site}:{tensor['name']}@{step}:{'.'.join(map(str, places))}{draw.choice(DURATIONS)}{pattern}"
+    duration = "" if site == "parameter" else draw.choice(DURATIONS)
+    return f"{site}:{tensor['name']}@{step}:{'.'.join(map(str, places))}{duration}{pattern}"
 
 
 def main() -> int:

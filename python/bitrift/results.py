@@ -15,6 +15,8 @@ from bitrift.needs import pandas_package
 from bitrift.program import run_program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
     import plotly.graph_objects as go
 
@@ -196,24 +198,28 @@ class Campaign:
         other: Campaign | str | PathLike[str] | None = None,
         outcomes: Names = ("SDC", "crash"),
         margin: float = 0.01,
+        strata: Sequence[str] = (),
     ) -> pd.DataFrame:
         """Whether arms differ under the same faults, or from those of another campaign, as `bitrift compare` decides.
 
         arms: the first is compared with each of the others; none: all pairs. With `other`: an arm of this campaign and
-        one of the other; none: all that both have. margin: of the difference of two rates, as a share. Columns: first,
-        second, outcome, answer (a sentence), kind (paired, or unpaired or unrelated with `other`), first_rate,
+        one of the other; none: all that both have. strata: of one arm, the first is compared with each of the others.
+        margin: of the difference of two rates, as a share. Columns: first, second, outcome, answer (a sentence), kind
+        (paired, or unpaired or unrelated with `other` and `strata`), first_rate,
         second_rate, difference, low, high, p, adjusted_p, share_seen, verdict (differ, equivalent or open); of pairs
         also pairs, both, first_only, second_only, neither; exact_p, for one look (docs/statistics.md), None with
         `sampling`.
         """
         pandas = pandas_package()
         wanted = [outcome_named(one) for one in names_of(outcomes)]
-        if other is None:
+        if other is None and not strata:
             pairs = json.loads(_core.compare(self.folder, list(arms), wanted, margin))["pairs"]
         else:
-            folder = other.folder if isinstance(other, Campaign) else other
-            command = ["compare", str(self.folder), str(folder), "--json", "--margin", repr(100 * margin)]
+            command = ["compare", str(self.folder), "--json", "--margin", repr(100 * margin)]
+            if other is not None:
+                command.append(str(other.folder if isinstance(other, Campaign) else other))
             command += ["--arm", ",".join(arms)] if arms else []
+            command += ["--strata", ",".join(strata)] if strata else []
             command += [word for outcome in wanted for word in ("--outcome", outcome)]
             pairs = json.loads(run_program(command))["pairs"]
         for pair in pairs:

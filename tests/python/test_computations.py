@@ -96,8 +96,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "out" / "trials.jsonl").read_text().splitlines()
+STORED = {"compute": {"fields": ["exponent_msb", "mantissa"], "sites": ["parameter", "update"], "paired": True}}
+
+
+@pytest.fixture(scope="module")
+def stored(folder: Path) -> Path:
+    """A campaign over the same script that strikes parameters, too."""
+    (folder / "stored.json").write_text(json.dumps(SPEC | {"strata": STORED}))
+    command = [bitrift_program(), "campaign", "run", "stored.json", "-o", "stored"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
+    return folder / "stored"
+
+
+def rows_of(folder: Path, out: str = "out") -> list[dict[str, Any]]:
+    lines = (folder / out / "trials.jsonl").read_text().splitlines()
     rows = [json.loads(line).get("row", {}) for line in lines]
     return [row for row in rows if row.get("kind") == "trial"]
 
@@ -159,13 +171,15 @@ class Struck(Loop):
             self.value = self.model.get_parameter(tensor)
         if site == "weight_gradient":
             self.value.register_post_accumulate_grad_hook(self.accumulated)
+        if site == "parameter":
+            self.model.register_forward_pre_hook(self.enter)
         self.optimizer.register_step_pre_hook(self.keep)
         self.optimizer.register_step_post_hook(self.took)
 
     def due(self) -> bool:
         # Steps 4 and 8 are short; their tensors have the sizes of the others.
-        turn, rest = divmod(self.step - self.fault["step"], self.fault["every"])
-        return turn in range(self.fault["lasting"]) and rest == 0
+        turn, rest = divmod(self.step - self.fault["step"], self.fault.get("every", 1))
+        return turn in range(self.fault.get("lasting", 1)) and rest == 0
 
     def flipped(self, values: torch.Tensor) -> torch.Tensor:
         array = values.detach().numpy().copy()
@@ -183,6 +197,10 @@ class Struck(Loop):
             output.register_hook(self.flipped)
             return None
         return Replaced.apply(output, self.flipped)
+
+    def enter(self, *_: Any) -> None:
+        if self.training and self.due() and self.times == 0:
+            self.value.data.copy_(self.flipped(self.value))
 
     def accumulated(self, parameter: torch.Tensor) -> None:
         self.calls += 1
@@ -217,6 +235,21 @@ class Replaced(torch.autograd.Function):
 def test_each_row_is_what_plain_hooks_give(folder: Path) -> None:
     rows = rows_of(folder)
     assert len(rows) == 8 * SPEC["trials_per_stratum"]
+    check_rows(folder, rows)
+
+
+def test_a_parameter_and_its_update_are_struck_at_the_same_place(folder: Path, stored: Path) -> None:
+    rows = rows_of(folder, stored.name)
+    assert len(rows) == 4 * SPEC["trials_per_stratum"]
+    check_rows(folder, rows)
+    places: dict[str, dict[tuple[str, int], dict[str, Any]]] = {"parameter": {}, "update": {}}
+    for row in rows:
+        site, field = row["id"]["stratum"].split(".")
+        places[site][field, row["id"]["draw"]] = row["faults"][0]["compute"] | {"site": ""}
+    assert len(places["update"]) == 2 * SPEC["trials_per_stratum"] and places["parameter"] == places["update"]
+
+
+def check_rows(folder: Path, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         (fault,) = (one["compute"] for one in row["faults"])
         (altered,) = row["result"]["altered_values"]

@@ -34,7 +34,8 @@ data = torch.from_numpy(data[len(data) - math.floor(0.1 * len(data) + 0.5):])
 ids = torch.stack([data[i * model["context"]:(i + 1) * model["context"] + 1] for i in range(rows)])
 with torch.no_grad():
     logits = hugging(input_ids=ids[:, :-1]).logits.flatten(0, 1)
-    print((torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten(), reduction="sum").double() / len(logits)).item())
+    total = torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten(), reduction="sum")
+    print(total.double().item() / len(logits))
 """
 
 

@@ -98,6 +98,8 @@ class Expected(Study):
             self.step += 1
             due = fault.strikes(self.step)
             self.optimizer.zero_grad()
+            if due and fault.site == "parameter":
+                self.flip(last.weight.data)
             for micro, part in enumerate((slice(first, first + 8), slice(first + 8, first + 16))):
                 here = due and micro == fault.micro_batch
                 hidden = self.tanh(self.first(self.x[part]))
@@ -137,6 +139,7 @@ class Expected(Study):
         "gradient:1@4:0.1.30.12",
         "weight_gradient:2.weight@4:0.0.5.13+permanent/2",
         "update:2.weight@4:0.0.7.14*2",
+        "parameter:2.weight@4:0.0.7.12*2",
     ],
 )
 def test_a_struck_script_ends_as_its_loop_with_the_flip_in_it(tmp_path: Path, dtype: torch.dtype, text: str) -> None:

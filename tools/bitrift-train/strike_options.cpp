@@ -14,10 +14,11 @@ void add_strike_option(CLI::App* command, std::vector<std::string>& strikes) {
   command->add_option(
       "--strike", strikes,
       "SITE:TENSOR@STEP:REPLICA.MICRO_BATCH.ELEMENT.BIT: this bit of a number flips while this step of the "
-      "run (from 1) computes it. SITE and TENSOR: activation or gradient and a layer, weight_gradient or "
-      "update and a parameter, such as activation:conv1@5:0.0.17.30. With +N or +permanent after it, it "
-      "strikes "
-      "in that many steps, with *N that many neighbouring elements (docs/compute-faults.md); repeatable");
+      "run (from 1) computes it. SITE and TENSOR: activation or gradient and a layer, weight_gradient, "
+      "update "
+      "or parameter (itself, before the step) and a parameter, such as activation:conv1@5:0.0.17.30. With +N "
+      "or +permanent after it, it strikes in that many steps, with *N that many neighbouring elements "
+      "(docs/compute-faults.md); repeatable");
 }
 
 std::vector<ComputeFault> chosen_strikes(const std::vector<std::string>& strikes,
@@ -48,12 +49,13 @@ std::vector<ComputeFault> chosen_strikes(const std::vector<std::string>& strikes
 }
 
 void refuse_unequal_replicas(const std::vector<ComputeFault>& faults, const record::Parallel& parallel) {
-  const auto update = std::ranges::find(faults, record::ComputeSite::update, &ComputeFault::site);
-  if (update == faults.end() || parallel.replicas() == 1) return;
-  fail(ErrorCode::bad_input,
-       "--strike {} cannot be combined with --check-replicas: an update is struck on one replica, which "
-       "differs from then on; leave one of them out",
-       to_text(*update));
+  const auto parting = std::ranges::find_if(faults, &record::parts_replicas, &ComputeFault::site);
+  if (parting == faults.end() || parallel.replicas() == 1) return;
+  fail(
+      ErrorCode::bad_input,
+      "--strike {} cannot be combined with --check-replicas: it strikes one replica, which differs from then "
+      "on; leave one of them out",
+      to_text(*parting));
 }
 
 void check_strikes(const std::vector<ComputeFault>& faults, const record::TrainingSpec& spec,

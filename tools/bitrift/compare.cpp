@@ -22,6 +22,7 @@ struct CompareOptions {
   std::string folder;
   std::string other;  // "": the arms of `folder` among themselves
   std::vector<std::string> arms;
+  std::vector<std::string> strata;
   std::vector<std::string> outcomes;
   double margin_points = 1;
   bool json = false;
@@ -30,6 +31,7 @@ struct CompareOptions {
 analyze::ComparisonOptions wanted_of(const CompareOptions& options) {
   analyze::ComparisonOptions wanted;
   wanted.arms = options.arms;
+  wanted.strata = options.strata;
   wanted.margin = options.margin_points / 100;
   for (const std::string& name : options.outcomes)
     wanted.outcomes.push_back(parse_named<record::OutcomeClass>(name));
@@ -43,12 +45,12 @@ void show(const analyze::Comparison& comparison, bool json) {
   print(document.dump(2) + "\n");
 }
 
-int compare_arms(const CompareOptions& options) {
+int compare_within(const CompareOptions& options) {
   const auto campaign = read_trusted(options.folder);
   if (!campaign) return 1;
   const auto& [layout, stored, rows, trust] = *campaign;
-  show(analyze::compare_arms(rows, stored.spec, trust, campaign::read_rounds(layout), wanted_of(options)),
-       options.json);
+  const auto compared = options.strata.empty() ? &analyze::compare_arms : &analyze::compare_strata;
+  show(compared(rows, stored.spec, trust, campaign::read_rounds(layout), wanted_of(options)), options.json);
   return 0;
 }
 
@@ -62,7 +64,10 @@ int compare_campaigns(const CompareOptions& options) {
 }
 
 int compare(const CompareOptions& options) {
-  return options.other.empty() ? compare_arms(options) : compare_campaigns(options);
+  if (options.other.empty()) return compare_within(options);
+  if (!options.strata.empty())
+    fail(ErrorCode::bad_input, "--strata compares strata of one campaign; leave out {}", options.other);
+  return compare_campaigns(options);
 }
 
 }  // namespace
@@ -70,7 +75,7 @@ int compare(const CompareOptions& options) {
 void add_compare(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand(
-      "compare", "Compare the outcome rates of arms over the same faults, or of two campaigns");
+      "compare", "Compare the outcome rates of arms over the same faults, of strata, or of two campaigns");
   command->add_option("DIR", options->folder, "campaign folder")->required();
   command->add_option("OTHER", options->other,
                       "another campaign folder: compare its arms with those of DIR that have the same name");
@@ -78,6 +83,13 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
       ->add_option("--arm,--arms", options->arms,
                    "arms, repeatable or comma-separated: the first is compared with each of the others "
                    "(default: all pairs); with OTHER: an arm of DIR and an arm of OTHER")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      ->add_option(
+          "--strata", options->strata,
+          "strata of one arm (--arm), repeatable or comma-separated: the first is compared with each of "
+          "the others, draw by draw if they are paired")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
@@ -94,6 +106,7 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
       "Examples:\n"
       "  bitrift compare results/quickstart\n"
       "  bitrift compare results/quickstart --arm serial,data-2 --outcome SDC\n"
+      "  bitrift compare results/paired --strata parameter.exponent,update.exponent\n"
       "  bitrift compare results/before results/after\n\n" +
       std::string(checking_exit_codes));
   command->callback([options, &exit_code] { exit_code.value = compare(*options); });

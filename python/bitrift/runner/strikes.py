@@ -98,6 +98,7 @@ class Strikes(Watch):
         super().__init__(state)
         self._step = 1
         self._calls: Counter[str] = Counter()  # forward or backward passes of this step, by name
+        self._entered = 0  # the last step whose first forward pass has begun
         self._before: list[tuple[Fault, torch.Tensor, torch.Tensor]] = []
         self._altered: dict[int, dict[str, Any]] = {}  # by position in `faults`
         self._sizes: dict[int, int] = {}  # of the tensor that was struck first, by the same
@@ -118,6 +119,9 @@ class Strikes(Watch):
         for fault in (one for one in known if one.site == "weight_gradient"):
             hook = functools.partial(self._gradient_is_complete, fault)
             self.keep(self.parameters[fault.tensor].register_post_accumulate_grad_hook(hook))
+        if stored := [fault for fault in known if fault.site == "parameter"]:
+            hook = functools.partial(self._before_forward, stored)
+            self.keep(torch.nn.modules.module.register_module_forward_pre_hook(hook))
         updates = [fault for fault in known if fault.site == "update"]
         self.keep(register_optimizer_step_pre_hook(functools.partial(self._before_step, updates)))
         self.keep(register_optimizer_step_post_hook(self._took_step))
@@ -159,6 +163,14 @@ class Strikes(Watch):
 
     def begin_epoch(self) -> None:
         self._calls.clear()
+
+    def _before_forward(self, faults: list[Fault], *_: Any) -> None:
+        if not self.trains() or self._entered == self._step:
+            return
+        self._entered = self._step
+        for fault in faults:
+            if fault.strikes(self._step):
+                self._strike(fault, self.parameters[fault.tensor])
 
     def _output(self, name: str, faults: list[Fault], module: torch.nn.Module, inputs: Any, output: Any) -> Any:
         if not self.trains():

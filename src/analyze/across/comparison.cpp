@@ -14,7 +14,13 @@ namespace {
 
 using record::Json;
 using record::OutcomeClass;
-using ArmPair = std::pair<std::string, std::string>;
+
+// Two arms to compare. kind: paired, where a draw is the same fault in both, even if an arm converts its
+// values; absent: what the faults say.
+struct ArmPair {
+  std::string first, second;
+  std::optional<ComparisonKind> kind = {};
+};
 
 void check_margin(double margin) {
   if (margin > 0 && margin < 1) return;
@@ -60,7 +66,7 @@ std::vector<ArmPair> arms_of_two(const Sample& first, const Sample& second,
   if (options.arms.size() == 2) {
     (void)first.spec.arm_index(options.arms[0]);
     (void)second.spec.arm_index(options.arms[1]);
-    return {{options.arms[0], options.arms[1]}};
+    return {{.first = options.arms[0], .second = options.arms[1]}};
   }
   if (!options.arms.empty()) {
     fail(ErrorCode::bad_input, "two campaigns are compared by one arm of each, but --arm gives {}",
@@ -70,7 +76,7 @@ std::vector<ArmPair> arms_of_two(const Sample& first, const Sample& second,
   for (const design::Arm& arm : first.spec.arms) {
     const auto same = [&](const design::Arm& one) { return one.name == arm.name; };
     if (std::any_of(second.spec.arms.begin(), second.spec.arms.end(), same))
-      pairs.emplace_back(arm.name, arm.name);
+      pairs.push_back({.first = arm.name, .second = arm.name});
   }
   if (pairs.empty()) {
     fail(ErrorCode::bad_input,
@@ -84,13 +90,11 @@ std::string shift_text(const std::string& first, const std::string& second, cons
   return fmt::format("clean runs of arm {}: {}", second, shift.text("that of arm " + first));
 }
 
-// Compares every outcome of every pair of arms. kind: paired, where a draw is the same fault in both arms,
-// even if an arm converts its values; absent: what the faults say.
+// Compares every outcome of every pair of arms.
 void compare_pairs(Comparison& comparison, const Sample& first, const Sample& second,
-                   const std::vector<ArmPair>& arms, const std::vector<OutcomeClass>& asked,
-                   std::optional<ComparisonKind> kind) {
+                   const std::vector<ArmPair>& arms, const std::vector<OutcomeClass>& asked) {
   std::vector<OneLimit> limits;
-  for (const auto& [one, other] : arms) {
+  for (const auto& [one, other, kind] : arms) {
     limits.push_back(one_limit({&first, one}, {&second, other}, (1 - comparison.confidence) * range_share));
     const auto of = [](const std::string& folder) { return folder.empty() ? "" : " of " + folder; };
     comparison.limits.push_back(
@@ -101,7 +105,7 @@ void compare_pairs(Comparison& comparison, const Sample& first, const Sample& se
   std::vector<double> p_values;
   for (const OutcomeClass outcome : outcomes) {
     for (std::size_t at = 0; at < arms.size(); ++at) {
-      const auto& [one, other] = arms[at];
+      const auto& [one, other, kind] = arms[at];
       LimitedDifference difference({&first, one}, {&second, other}, limits[at], outcome, {}, kind);
       const Interval interval = difference.interval(comparison.confidence);
       p_values.push_back(difference.p());
@@ -134,10 +138,11 @@ std::string counts_text(const ComparedArms& pair, const std::string& first, cons
                      rates.first_trials(), second, rates.second_hits(), rates.second_trials());
 }
 
-std::string faults_text(const RateDifference& rates) {
+std::string faults_text(const RateDifference& rates, bool of_strata) {
   switch (rates.kind()) {
     case ComparisonKind::paired:
-      return fmt::format("{} pairs of trials with the same fault", rates.counts().pairs());
+      return fmt::format("{} pairs of trials with the same {}", rates.counts().pairs(),
+                         of_strata ? "element, bit and step" : "fault");
     case ComparisonKind::unpaired:
       return "other faults, in strata of the same sizes";
     case ComparisonKind::unrelated:
@@ -149,8 +154,8 @@ std::string faults_text(const RateDifference& rates) {
 std::string block(const Comparison& comparison, const ComparedArms& pair) {
   const RateDifference& rates = pair.difference.shown();
   const std::string first = comparison.first_name(pair), second = comparison.second_name(pair);
-  std::string out =
-      fmt::format("{}: {} against {}, {}\n", name_of(pair.outcome), second, first, faults_text(rates));
+  std::string out = fmt::format("{}: {} against {}, {}\n", name_of(pair.outcome), second, first,
+                                faults_text(rates, !comparison.arm.empty()));
   out += counts_text(pair, first, second);
   out += fmt::format("  rates        {} {:.1f} %, {} {:.1f} %\n", first, 100 * rates.first_rate(), second,
                      100 * rates.second_rate());
@@ -192,6 +197,65 @@ Json pair_json(const Comparison& comparison, const ComparedArms& pair) {
   return value;
 }
 
+// The arm of options, or the only one.
+std::string one_arm(const design::CampaignSpec& spec, const ComparisonOptions& options) {
+  if (options.arms.size() == 1) return spec.arms[spec.arm_index(options.arms.front())].name;
+  if (options.arms.empty() && spec.arms.size() == 1) return spec.arms.front().name;
+  std::vector<std::string> names;
+  for (const design::Arm& arm : spec.arms) names.push_back(arm.name);
+  fail(ErrorCode::bad_input, "strata are compared within one arm: name it with --arm ({})",
+       fmt::join(names, ", "));
+}
+
+std::vector<std::string> strata_of_one(const design::CampaignSpec& spec, const ComparisonOptions& options) {
+  if (spec.sampling) {
+    fail(ErrorCode::bad_input,
+         "campaign '{}' chooses its draws by outcomes ('sampling'), so that its strata cannot be compared "
+         "draw by "
+         "draw; give 'trials_per_stratum' instead",
+         spec.name);
+  }
+  std::vector<std::string> known;
+  for (const record::Stratum& stratum : spec.strata->strata()) known.push_back(stratum.name);
+  for (const std::string& name : options.strata) {
+    if (std::ranges::count(options.strata, name) > 1)
+      fail(ErrorCode::bad_input, "stratum '{}' is given twice", name);
+    if (std::ranges::count(known, name) == 0) {
+      fail(ErrorCode::bad_input, "campaign '{}' has no stratum '{}'; it has {}", spec.name, name,
+           fmt::join(known, ", "));
+    }
+  }
+  if (options.strata.size() < 2)
+    fail(ErrorCode::bad_input, "a comparison needs two strata, but only one is given");
+  return options.strata;
+}
+
+// The only stratum of by_stratum().
+constexpr const char* whole = "all";
+
+// Strata of an arm as arms of a sample with one stratum.
+Sample by_stratum(const Sample& sample, const std::string& arm, const std::vector<std::string>& strata) {
+  Sample found = sample;
+  found.cells.clear();
+  found.references.clear();
+  for (const std::string& name : strata) {
+    const SampledCell* const cell = sample.cell(arm, name);
+    if (cell == nullptr) fail(ErrorCode::conflict, "stratum '{}' has no trial in arm '{}' yet", name, arm);
+    found.cells[{name, whole}] = *cell;
+    found.references[name] = sample.references.at(arm);
+  }
+  PickedRound round = sample.order.rounds.front();
+  const std::uint64_t draws =
+      found.spec.exhaustive ? found.cells.begin()->second.bits : found.spec.trials_per_stratum;
+  round.first = {0};
+  round.share = {draws};
+  round.picks = picks_shuffled(found.spec.seed, 0, round.share);
+  found.order.names = {whole};
+  found.order.bits = {found.cells.begin()->second.bits};
+  found.order.rounds = {std::move(round)};
+  return found;
+}
+
 std::string name_in(const std::string& arm, const std::string& folder) {
   return folder.empty() ? arm : arm + " of " + folder;
 }
@@ -213,11 +277,38 @@ Comparison compare_arms(const std::vector<record::TrialRecord>& rows, const desi
   for (std::size_t i = 0; i < (options.arms.empty() ? arms.size() : 1); ++i) {
     for (std::size_t j = i + 1; j < arms.size(); ++j) {
       refuse_without_pairs(*comparison.sample, arms[i], arms[j]);
-      pairs.emplace_back(arms[i], arms[j]);
+      pairs.push_back({arms[i], arms[j], ComparisonKind::paired});
     }
   }
-  compare_pairs(comparison, *comparison.sample, *comparison.sample, pairs, options.outcomes,
-                ComparisonKind::paired);
+  compare_pairs(comparison, *comparison.sample, *comparison.sample, pairs, options.outcomes);
+  return comparison;
+}
+
+Comparison compare_strata(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
+                          const Trust& trust, const std::vector<record::Round>& rounds,
+                          const ComparisonOptions& options) {
+  check_margin(options.margin);
+  const std::string arm = one_arm(spec, options);
+  const std::vector<std::string> strata = strata_of_one(spec, options);
+  Comparison comparison{{}, {}, spec.confidence, options.margin};
+  comparison.arm = arm;
+  comparison.sample =
+      std::make_shared<const Sample>(by_stratum(sample_of(rows, spec, trust, rounds, {}), arm, strata));
+  const Sample& sample = *comparison.sample;
+  std::vector<ArmPair> pairs;
+  for (std::size_t i = 1; i < strata.size(); ++i) {
+    const bool sized = sample.cells.at({strata[0], whole}).bits == sample.cells.at({strata[i], whole}).bits;
+    if (spec.exhaustive && !sized) {
+      fail(ErrorCode::bad_input,
+           "strata '{}' and '{}' of an exhaustive campaign have different sizes; their rates are exact: see "
+           "bitrift "
+           "analyze --by stratum",
+           strata[0], strata[i]);
+    }
+    const bool same = sized && spec.strata->draws_of(strata[0]) == spec.strata->draws_of(strata[i]);
+    pairs.push_back({strata[0], strata[i], same ? std::optional(ComparisonKind::paired) : std::nullopt});
+  }
+  compare_pairs(comparison, sample, sample, pairs, options.outcomes);
   return comparison;
 }
 
@@ -228,11 +319,11 @@ Comparison compare_campaigns(const Sample& first, const std::string& first_name,
   Comparison comparison{first_name, second_name, first.spec.confidence, options.margin};
   comparison.differences = differences(first, second);
   const std::vector<ArmPair> arms = arms_of_two(first, second, options);
-  for (const auto& [one, other] : arms) {
+  for (const auto& [one, other, kind] : arms) {
     for (const Shift& shift : shifts_of(first.references.at(one), second.references.at(other)))
       comparison.differences.push_back(shift_text(one, other, shift));
   }
-  compare_pairs(comparison, first, second, arms, options.outcomes, {});
+  compare_pairs(comparison, first, second, arms, options.outcomes);
   return comparison;
 }
 
@@ -261,6 +352,7 @@ Json to_json(const Comparison& comparison) {
                 {"limits", comparison.limits},
                 {"pairs", Json::array()}};
   for (const ComparedArms& pair : comparison.pairs) value["pairs"].push_back(pair_json(comparison, pair));
+  if (!comparison.arm.empty()) value["arm"] = comparison.arm;
   if (comparison.first.empty()) return value;
   value.update(
       {{"first", comparison.first}, {"second", comparison.second}, {"differences", comparison.differences}});

@@ -19,12 +19,13 @@
 namespace bitrift::analyze {
 
 struct ComparisonOptions {
-  std::vector<std::string> arms;  ///< to compare; empty: all, see compare_arms() and compare_campaigns()
+  std::vector<std::string> arms;    ///< to compare; empty: all, see compare_arms() and compare_campaigns()
+  std::vector<std::string> strata;  ///< to compare within one arm; see compare_strata()
   std::vector<record::OutcomeClass> outcomes;  ///< empty: SDC and crash
   double margin = 0.01;                        ///< differences inside of +-margin are called equivalent
 };
 
-/// One outcome of two arms.
+/// One outcome of two arms, or of two strata within an arm.
 struct ComparedArms {
   std::string first, second;
   record::OutcomeClass outcome = record::OutcomeClass::sdc;
@@ -42,6 +43,7 @@ struct Comparison {
   std::vector<std::string> differences = {};  ///< of two campaigns, in words
   std::vector<std::string> limits = {};       ///< by which SDCs were counted, a sentence for each two arms
   std::vector<ComparedArms> pairs = {};
+  std::string arm = {};                       ///< whose strata are compared; "": arms are
   std::shared_ptr<const Sample> sample = {};  ///< of one campaign, for the pairs; of two: they outlive this
 
   /// "serial", "serial of results/before".
@@ -58,6 +60,16 @@ struct Comparison {
                                       const design::CampaignSpec& spec, const Trust& trust,
                                       const std::vector<record::Round>& rounds,
                                       const ComparisonOptions& options);
+
+/// The same of strata within one arm: the first of options.strata is compared with each of the others. Trials
+/// are paired by draw where both strata hold the same population in the same order (Kind::draws_of()).
+/// options.arms: the arm, which may be left out where there is only one. Throws as compare_arms(), and
+/// Error(bad_input) on an unknown stratum, fewer than two, or a campaign whose numbers of draws depend on
+/// outcomes.
+[[nodiscard]] Comparison compare_strata(const std::vector<record::TrialRecord>& rows,
+                                        const design::CampaignSpec& spec, const Trust& trust,
+                                        const std::vector<record::Round>& rounds,
+                                        const ComparisonOptions& options);
 
 /// options.arms: none (every arm that both have), or one of `first` and one of `second`. Verdicts as in
 /// compare_arms(). The result refers to the samples. Throws Error(bad_input) as refuse_other_meaning() does,

@@ -202,7 +202,8 @@ void Plan::expand_trial(const RunKey& key, record::TrialSpec& run) const {
   const Cell& found = *cell(find(key.id).id.stratum);
   const design::Arm& of = arm(key.id.arm);
   const std::string& name = found.stratum.name;
-  run.faults = found.population->draw(derive_key(spec_.seed, "stratum/" + name), key.id.draw, of.file);
+  run.faults = found.population->draw(derive_key(spec_.seed, "stratum/" + spec_.strata->draws_of(name)),
+                                      key.id.draw, of.file);
   if (spec_.strata->alters_file()) run.replicas = replicas_of(key.id);
   if (spec_.strata->recovers()) run.recovery = of.recovery;
   if (const record::FaultModel* const model = spec_.strata->model(name)) {

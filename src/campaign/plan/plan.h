@@ -37,12 +37,12 @@ inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
 /// The cells are the strata in the order of the spec. Draw d of a stratum is that of its population with the
-/// key derive_key(seed, "stratum/" + name): it depends on no arm, no other stratum and no order. Envelope run
-/// i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
-/// random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0 random_u64(derive_key(seed,
-/// "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the lowest bit of 16 weights (of
-/// all, where there are fewer), as inject::draw draws them with the seed random_u64(derive_key(seed,
-/// "jitter"), i, 0).
+/// key derive_key(seed, "stratum/" + draws_of(name)), where draws_of() is the name itself unless the kind of
+/// fault pairs strata: it depends on no arm, no other stratum and no order. Envelope run i has the order seed
+/// random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i random_u64(derive_key(seed,
+/// "held_out"), i, 0), and golden order K > 0 random_u64(derive_key(seed, "order"), K, 0); golden order 0 is
+/// the base's own. Jitter run i flips the lowest bit of 16 weights (of all, where there are fewer), as
+/// inject::draw draws them with the seed random_u64(derive_key(seed, "jitter"), i, 0).
 class Plan {
  public:
   /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds

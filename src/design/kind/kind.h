@@ -113,6 +113,9 @@ class Kind {
   [[nodiscard]] virtual record::Json to_json() const = 0;
   /// Their names, roles and fields in order, without sizes.
   [[nodiscard]] virtual std::vector<record::Stratum> strata() const = 0;
+  /// The name from which the draws of a stratum follow. Strata of the same population with one such name hold
+  /// the same members in the same order.
+  [[nodiscard]] virtual std::string draws_of(const std::string& stratum) const { return stratum; }
   /// Refuses other parts of a spec that do not fit these faults. recoveries: of the arms. Throws
   /// Error(bad_input) with file, line and key.
   virtual void check(const record::Document& document, const std::vector<record::Parallel>& arms,

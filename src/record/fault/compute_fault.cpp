@@ -31,7 +31,8 @@ bool possible(const ComputeFault& fault) {
   return !fault.tensor.empty() && fault.step >= 1 && fault.replica >= 0 && fault.micro_batch >= 0 &&
          fault.element >= 0 && fault.bit >= 0 && fault.bit <= highest_bit && fault.lasting >= 0 &&
          fault.every >= 1 && fault.elements >= 1 && fault.stride >= 1 &&
-         (of_layers(fault.site) || fault.micro_batch == 0);
+         (of_layers(fault.site) || fault.micro_batch == 0) &&
+         (fault.site != ComputeSite::parameter || fault.lasting == 1);
 }
 
 // Reads a text from left to right.
@@ -158,6 +159,8 @@ ComputeFault compute_fault_from_text(std::string_view text) {
   if (!parts.rest().empty()) parts.refuse(fmt::format("'{}' follows the bit", parts.rest()));
   if (!of_layers(fault.site) && fault.micro_batch != 0)
     parts.refuse(fmt::format("a step has one {} for all micro-batches: name micro-batch 0", site));
+  if (fault.site == ComputeSite::parameter && fault.lasting != 1)
+    parts.refuse("a parameter keeps its flipped bit, and a second time would flip it back: it strikes once");
   return fault;
 }
 

@@ -21,14 +21,20 @@ enum class ComputeSite {
   gradient,         ///< the gradient of the loss with respect to that output
   weight_gradient,  ///< a parameter's gradient on one replica, before the sum over replicas
   update,           ///< what a step adds to a parameter on one replica
+  parameter,        ///< a parameter itself on one replica, before a step; it keeps the flipped bit
 };
-constexpr EnumNames<4> names_of(ComputeSite) {
-  return {"site of a fault", {"activation", "gradient", "weight_gradient", "update"}};
+constexpr EnumNames<5> names_of(ComputeSite) {
+  return {"site of a fault", {"activation", "gradient", "weight_gradient", "update", "parameter"}};
 }
 /// Whether it is a tensor of each micro-batch, named by its layer. The others are named by a parameter, and a
 /// step has one for each replica.
 [[nodiscard]] constexpr bool of_layers(ComputeSite site) noexcept {
   return site == ComputeSite::activation || site == ComputeSite::gradient;
+}
+
+/// Whether replicas differ from such a fault on, because each has its own.
+[[nodiscard]] constexpr bool parts_replicas(ComputeSite site) noexcept {
+  return site == ComputeSite::update || site == ComputeSite::parameter;
 }
 
 /// One bit of one number, or of several in the same tensor, in one step or in several.
@@ -40,7 +46,7 @@ struct ComputeFault {
   std::int64_t micro_batch = 0;  ///< 0 if not of_layers
   std::int64_t element = 0;      ///< row-major in the tensor, which has the rows of one micro-batch
   int bit = 0;                   ///< of the number in the tensor's own format; 0 is the least significant
-  std::int64_t lasting = 1;      ///< how many times it strikes; 0: to the end of the run
+  std::int64_t lasting = 1;      ///< how many times it strikes; 0: to the end of the run; 1 for a parameter
   std::int64_t every = 1;        ///< steps from one time to the next
   std::int64_t elements = 1;     ///< how many it strikes: `element` and those after it
   std::int64_t stride = 1;       ///< from one element to the next; beyond the last one it starts again at 0

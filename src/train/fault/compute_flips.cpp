@@ -145,9 +145,10 @@ void ComputeFlips::note(std::size_t fault, AlteredValue altered) {
   noted.times += 1;
 }
 
-void ComputeFlips::strike_gradient(int replica, const std::string& key, const torch::Tensor& gradient) {
-  for (const std::size_t fault : here(ComputeSite::weight_gradient, replica, 0)) {
-    if (faults_[fault].tensor == key) strike(fault, gradient.detach());
+void ComputeFlips::strike_where(ComputeSite site, int replica, const std::string& key,
+                                const torch::Tensor& values) {
+  for (const std::size_t fault : here(site, replica, 0)) {
+    if (faults_[fault].tensor == key) strike(fault, values.detach());
   }
 }
 

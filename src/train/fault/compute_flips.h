@@ -24,12 +24,16 @@ class ComputeFlips {
   /// The current step of this run, 1-based.
   void at_step(std::int64_t step);
 
+  /// Before the first forward pass of a step: a parameter of this replica is struck in place.
+  void parameter(int replica, const std::string& key, const torch::Tensor& value) {
+    if (near_) strike_where(record::ComputeSite::parameter, replica, key, value);
+  }
   /// For the forward pass of a micro-batch: strikes its outputs, and in the backward pass the gradients of
   /// these. nullptr if none is to be struck in this step. Valid until the next call.
   [[nodiscard]] nn::OutputTap* tap(int replica, std::int64_t micro_batch);
   /// The gradient of a parameter is complete on this replica; it is struck in place.
   void weight_gradient(int replica, const std::string& key, const torch::Tensor& gradient) {
-    if (near_) strike_gradient(replica, key, gradient);
+    if (near_) strike_where(record::ComputeSite::weight_gradient, replica, key, gradient);
   }
   /// Before and after the optimizer's step: what it added to a parameter, rounded to the parameter's type, is
   /// struck, and the parameter becomes its old value plus that.
@@ -60,7 +64,8 @@ class ComputeFlips {
                                               std::int64_t micro_batch) const;
   [[nodiscard]] bool spent(const record::ComputeFault& fault) const;
   void strike(std::size_t fault, const torch::Tensor& values);
-  void strike_gradient(int replica, const std::string& key, const torch::Tensor& gradient);
+  void strike_where(record::ComputeSite site, int replica, const std::string& key,
+                    const torch::Tensor& values);
   void keep_before_update(int replica, const std::string& key, const torch::Tensor& parameter);
   void strike_updates();
   void note(std::size_t fault, record::AlteredValue altered);

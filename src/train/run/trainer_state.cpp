@@ -201,6 +201,10 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch, bool leave) {
                         .loss_scale = static_cast<double>(static_cast<float>(progress.loss_scale)),
                         .scaled = scaler.active()};
   expect_batches(batch);
+  if (flips.near()) {
+    for (const Optimizer::Parameter& one : session().optimizer().parameters())
+      flips.parameter(layout().replica(), one.key, one.value);
+  }
   const std::vector<Tally> tallies = strategy().gradients(input);
   const auto& parameters = session().optimizer().parameters();
   const bool bad = scaler.active() && !scaler.unscale(parameters, progress);

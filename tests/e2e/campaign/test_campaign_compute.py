@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import bitrift
 import pytest
 from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows
 
@@ -171,3 +172,96 @@ def test_what_the_model_does_not_compute_is_refused(tmp_path: Path, change: dict
     done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run")
     assert done.returncode == 2 and says in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+PAIRED = SPEC | {
+    "arms": [{"name": "two", "parallel": {"kind": "data", "ranks": 2, "micro_batches": 2}}],
+    "strata": {
+        "compute": {
+            "fields": ["exponent"],
+            "sites": ["parameter", "update", "weight_gradient", "activation", "gradient"],
+            "steps": STEPS,
+            "paired": True,
+        }
+    },
+    "trials_per_stratum": 30,
+}
+
+
+@pytest.fixture(scope="module")
+def paired(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("paired")
+    done = campaign("run", written(place, PAIRED), "-o", place / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    return place / "run"
+
+
+def drawn(folder: Path, site: str) -> list[tuple[dict[str, Any], str]]:
+    """The faults of a site in the order of draws, without their sites, and the outcome of each."""
+    trials = bitrift.Campaign(folder).trials()
+    trials = trials[trials["stratum"] == f"{site}.exponent"]
+    outcomes = dict(zip(trials["draw"], trials["outcome"], strict=True))
+    rows = [row for row in read_rows(folder).values() if row["id"]["stratum"] == f"{site}.exponent"]
+    rows.sort(key=lambda row: row["id"]["draw"])
+    faults = [row["faults"][0]["compute"] for row in rows]
+    assert all(fault.pop("site") == site for fault in faults)
+    return list(zip(faults, (outcomes[row["id"]["draw"]] for row in rows), strict=True))
+
+
+def test_paired_sites_strike_the_same_element_and_bit(paired: Path) -> None:
+    of_parameters = [[fault for fault, _ in drawn(paired, site)] for site in ("parameter", "update", "weight_gradient")]
+    assert len(of_parameters[0]) == 30
+    assert of_parameters[0] == of_parameters[1] == of_parameters[2]
+    assert [fault for fault, _ in drawn(paired, "activation")] == [fault for fault, _ in drawn(paired, "gradient")]
+
+
+def compared(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "bitrift"), "compare", str(folder), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_strata_are_compared_draw_by_draw(paired: Path) -> None:
+    names = "parameter.exponent,update.exponent,activation.exponent"
+    value = json.loads(compared(paired, "--strata", names, "--outcome", "crash", "--json").stdout)
+    assert value["arm"] == "two"
+    one, other = value["pairs"]
+    classes = {site: [outcome for _, outcome in drawn(paired, site)] for site in ("parameter", "update", "activation")}
+    counts = Counter(zip(*([c == "crash" for c in classes[site]] for site in ("parameter", "update")), strict=True))
+    assert (one["kind"], one["pairs"], other["kind"]) == ("paired", 30, "unrelated")
+    assert one["both"] == counts[True, True] and one["neither"] == counts[False, False]
+    assert (one["first_only"], one["second_only"]) == (counts[True, False], counts[False, True])
+    crashed = classes["activation"].count("crash")
+    assert (other["second_hits"], other["second_trials"]) == (crashed, 30)
+    assert one["interval"][0] <= one["difference"] <= one["interval"][1]
+    text = compared(paired, "--strata", names).stdout
+    assert "30 pairs of trials with the same element, bit and step" in text
+    assert "crash: update.exponent against parameter.exponent" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--strata", "update.exponent"), "a comparison needs two strata"),
+        (("--strata", "update.exponent,update.sign"), "has no stratum 'update.sign'; it has parameter.exponent"),
+        (("--strata", "update.exponent,update.exponent"), "is given twice"),
+        (("--strata", "update.exponent,gradient.exponent", "--arm", "one"), "'one'"),
+    ],
+)
+def test_strata_that_cannot_be_compared(paired: Path, words: tuple[str, ...], says: str) -> None:
+    said = compared(paired, *words, code=2).stderr
+    assert says in said and said.count("\n") == 1, said
+
+
+def test_strata_of_several_arms_or_campaigns_cannot_be_compared(folder: Path, paired: Path) -> None:
+    two = ("--strata", "update.sign,gradient.sign")
+    assert "name it with --arm (two, guarded)" in compared(folder, *two, code=2).stderr
+    assert "compared" not in compared(folder, *two, "--arm", "guarded").stderr
+    assert "strata of one campaign" in compared(folder, str(paired), *two, code=2).stderr
+
+
+def test_a_parameter_cannot_be_struck_twice(tmp_path: Path) -> None:
+    compute = PAIRED["strata"]["compute"] | {"lasting": 2}
+    done = campaign("run", written(tmp_path, PAIRED | {"strata": {"compute": compute}}), "-o", tmp_path / "run")
+    assert done.returncode == 2 and "a second time would flip it back" in done.stderr, done.stderr

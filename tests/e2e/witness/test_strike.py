@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -116,6 +117,8 @@ class Struck(Witness):
 
     def backward(self, step: dict[str, Any], rows: list[int], parts: int = 1) -> float:
         self.number, self.forwards, self.training = self.number + 1, 0, True
+        if self.fault.site == "parameter" and self.mine():
+            self.fault.flip(dict(self.model.named_parameters())[self.fault.tensor].data)
         loss = super().backward(step, rows, parts)
         self.training = False
         if self.fault.site == "weight_gradient" and self.replica == self.fault.replica and self.fault.due(self.number):
@@ -208,6 +211,10 @@ SERIAL: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (GPT, ADAMW, "fp32", "gradient:transformer.h.1@2:0.0.1000.28"),
     (GPT, ADAMW, "fp32", "weight_gradient:transformer.wte.weight@2:0.0.1000.30"),
     (GPT, ADAMW, "autocast-bf16", "activation:transformer.h.1@2:0.1.1000.29"),
+    (LENET, SGD, "fp32", "parameter:conv2.weight@2:0.0.77.29"),
+    (LENET, ADAMW, "fp64", "parameter:fc1.weight@1:0.0.7679.60*3/7"),
+    (GPT, ADAMW, "bf16", "parameter:transformer.h.1.mlp.c_fc.weight@3:0.0.500.12"),
+    (LLAMA, ADAMW, "autocast-bf16", "parameter:model.embed_tokens.weight@2:0.0.1599.29"),
     (LLAMA, ADAMW, "fp32", "activation:model.embed_tokens@2:0.1.700.29"),
     (LLAMA, ADAMW, "fp32", "gradient:model.layers.0@2:0.0.1000.28"),
     (LLAMA, ADAMW, "fp32", "weight_gradient:model.embed_tokens.weight@2:0.0.900.29"),
@@ -232,6 +239,7 @@ def test_a_strike_is_what_a_hook_of_pytorch_would_do(
         "gradient:fc2@2:0.0.100.29",
         "weight_gradient:conv1.weight@2:1.0.5.30",
         "update:fc3.weight@3:1.0.100.29",  # from then on the replicas differ
+        "parameter:fc3.weight@2:1.0.100.29",
     ],
 )
 def test_a_strike_on_one_of_two_replicas(tmp_path: Path, text: str) -> None:
@@ -239,7 +247,13 @@ def test_a_strike_on_one_of_two_replicas(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["activation:conv1@2:0.1.100.29", "gradient:conv2@2:0.0.50.29", "update:fc3.weight@2:0.0.9.27"]
+    "text",
+    [
+        "activation:conv1@2:0.1.100.29",
+        "gradient:conv2@2:0.0.50.29",
+        "update:fc3.weight@2:0.0.9.27",
+        "parameter:fc2.weight@2:0.0.9.28",
+    ],
 )
 def test_a_strike_in_a_stage_of_a_pipeline(tmp_path: Path, text: str) -> None:
     check(tmp_path, spec_of(LENET, SGD), text, 1, 2, ("--parallel", "pipeline", "--ranks", 3, "--micro-batches", 2))
@@ -260,6 +274,24 @@ def test_a_strike_on_ranks_of_a_llama(tmp_path: Path, layout: tuple[object, ...]
     data = layout[0] == "data"
     spec = spec_of(LLAMA if data else UNTIED, {"name": "adamw", "learning_rate": 0.002})
     check(tmp_path, spec, text, 2 if data else 1, 1 if data else 2, ("--parallel", *layout))
+
+
+def test_a_parameter_before_the_first_step_is_the_bit_in_the_file(tmp_path: Path) -> None:
+    """As if the checkpoint had been altered, which h5py does here."""
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(spec_of(LENET, SGD)))
+    run("train", spec, "-o", tmp_path / "start.h5", "--steps", 2)
+    strike = "parameter:conv2.weight@1:0.0.333.28"
+    run("resume", tmp_path / "start.h5", "--steps", 4, "-o", tmp_path / "struck.h5", "--strike", strike)
+    with h5py.File(tmp_path / "start.h5", "r+") as file:
+        weights = file["model/conv2.weight"]
+        values = weights[()]
+        values.view(np.uint32).reshape(-1)[333] ^= 1 << 28
+        weights[...] = values
+    run("resume", tmp_path / "start.h5", "--steps", 4, "-o", tmp_path / "altered.h5")
+    struck, altered = tensors(tmp_path / "struck.h5"), tensors(tmp_path / "altered.h5")
+    assert struck.keys() == altered.keys()
+    assert all(struck[key].tobytes() == altered[key].tobytes() for key in struck)
 
 
 def test_loss_scaling_scales_what_is_struck(tmp_path: Path) -> None:
@@ -285,7 +317,8 @@ def spec_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     "text, says",
     [
         ("activation", "no ':' after the site"),
-        ("output:conv1@1:0.0.0.1", "'output' is not a site (activation, gradient, weight_gradient, update)"),
+        ("output:conv1@1:0.0.0.1", "'output' is not a site (activation, gradient, weight_gradient, update, parameter)"),
+        ("parameter:conv1.weight@1:0.0.0.1+2", "a second time would flip it back"),
         ("activation:conv1", "no '@' after the tensor"),
         ("activation:conv1@0:0.0.0.1", "'0' is not a valid step (the least is 1)"),
         ("activation:conv1@1:0.0.0", "no '.' after the element"),
@@ -316,6 +349,8 @@ def test_what_does_not_go_with_a_strike(spec_file: Callable[..., str]) -> None:
     assert "cannot be combined with --on-failure shrink" in spec_file(*strike, *two, "--on-failure", "shrink")
     assert "updates only a part of the parameters" in spec_file(*strike, *two, "--shard-optimizer")
     assert "which differs from then on" in spec_file(*strike, *two, "--check-replicas")
+    stored = ("--strike", "parameter:fc1.bias@1:0.0.0.1")
+    assert "which differs from then on" in spec_file(*stored, *two, "--check-replicas")
 
 
 def test_a_strike_that_the_run_does_not_reach_is_reported(tmp_path: Path) -> None:

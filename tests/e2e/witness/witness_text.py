@@ -190,8 +190,8 @@ Rotation = tuple[Tensor, Tensor]
 
 
 def rotated(x: Tensor, rotation: Rotation) -> Tensor:
-    """Rotary positions: number j of a head turns with number j + half. x: [batch, heads, context, size]; cosine and sine:
-    [context, size].
+    """Rotary positions: number j of a head turns with number j + half. x: [batch, heads, context, size]; its cosine
+    and sine: [context, size].
     """
     cos, sin = rotation
     half = x.shape[-1] // 2

@@ -149,6 +149,9 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("update:a@1:0.0.0.1*2/-1", "'-1' is not a valid stride"),
                       std::pair("update:a@+1:0.0.0.1", "'' is not a valid step"),
                       std::pair("update:a@1:0.1.0.1", "a step has one update for all micro-batches"),
+                      std::pair("parameter:a@1:0.1.0.1", "a step has one parameter for all micro-batches"),
+                      std::pair("parameter:a@1:0.0.0.1+2", "a parameter keeps its flipped bit"),
+                      std::pair("parameter:a@1:0.0.0.1+permanent", "it strikes once"),
                       std::pair("update:a@1:0.0.99999999999999999999.1", "is not a valid element")));
 
 }  // namespace

@@ -58,7 +58,8 @@ std::string layer_of(const std::string& tensor, const ComputeMap& map) {
 
 const char* what_is(ComputeSite site) {
   constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
-                                "gradients of parameters on one replica", "updates of parameters"};
+                                "gradients of parameters on one replica", "updates of parameters",
+                                "parameters before a step"};
   return words[static_cast<std::size_t>(site)];
 }
 
@@ -73,6 +74,7 @@ Json ComputeStrata::to_json() const {
   if (every != 1) value["every"] = every;
   if (elements != 1) value["elements"] = elements;
   if (stride != 1) value["stride"] = stride;
+  if (paired) value["paired"] = true;
   if (computations) value["computations"] = record::to_json(*computations);
   return {{"compute", value}};
 }
@@ -84,6 +86,13 @@ std::vector<record::Stratum> ComputeStrata::strata() const {
       list.push_back({fmt::format("{}.{}", name_of(site), field), name_of(site), field, 0});
   }
   return list;
+}
+
+std::string ComputeStrata::draws_of(const std::string& stratum) const {
+  if (!paired) return stratum;
+  const auto point = stratum.find('.');
+  const auto site = parse_named<ComputeSite>(stratum.substr(0, point));
+  return (record::of_layers(site) ? "layers" : "parameters") + stratum.substr(point);
 }
 
 void ComputeStrata::check(const record::Document& document, const std::vector<record::Parallel>& arms,
@@ -233,6 +242,7 @@ Strata compute_strata_from(const record::Document& document) {
   strata.every = value.value("every", strata.every);
   strata.elements = value.value("elements", strata.elements);
   strata.stride = value.value("stride", strata.stride);
+  strata.paired = value.value("paired", strata.paired);
   if (value.contains("computations"))
     strata.computations = record::compute_map_from_json(value["computations"]);
   if (strata.every != 1 && strata.lasting == 1) {
@@ -240,6 +250,12 @@ Strata compute_strata_from(const record::Document& document) {
          "{}: how far apart a fault strikes means nothing if it strikes once; give strata.compute.lasting, "
          "too",
          document.where("/strata/compute/every"));
+  }
+  if (strata.lasting != 1 && std::ranges::count(strata.sites, ComputeSite::parameter) != 0) {
+    fail(ErrorCode::bad_input,
+         "{}: a parameter keeps its flipped bit, and a second time would flip it back; leave the key or the "
+         "site 'parameter' out",
+         document.where("/strata/compute/lasting"));
   }
   if (strata.stride != 1 && strata.elements == 1) {
     fail(ErrorCode::bad_input,

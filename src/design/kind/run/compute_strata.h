@@ -23,10 +23,14 @@ struct ComputeStrata final : Kind {
   std::optional<StepRange> steps = {};  ///< in which faults strike first; absent: all of a run
   /// The same for every fault; see record::ComputeFault.
   std::int64_t lasting = 1, every = 1, elements = 1, stride = 1;
+  /// Draw d strikes the same element and bit in the same step at all sites of parameters, and so it does at
+  /// all sites of layers, where these have the same population.
+  bool paired = false;
   std::optional<record::ComputeMap> computations = {};  ///< of the arms; known once the campaign has begun
 
   [[nodiscard]] record::Json to_json() const override;
   [[nodiscard]] std::vector<record::Stratum> strata() const override;
+  [[nodiscard]] std::string draws_of(const std::string& stratum) const override;
   void check(const record::Document& document, const std::vector<record::Parallel>& arms,
              const std::vector<record::RecoverySpec>&) const override;
   [[nodiscard]] std::unique_ptr<const Population> population(std::size_t index,
