@@ -77,10 +77,11 @@ class Campaign:
         first fault and their number `faults` (bits is a tuple, old and new are integers; layer is missing where the
         base checkpoint is); outcome, reason, course, p_value, bitwise_equal, steps, steps_to_recover, signal; every
         metric, and as golden_METRIC that of the golden run in the same data order. Metrics are NaN where the run did
-        not reach the evaluation. Where ranks fail also victims (a tuple of ranks), phase, step, point, how (of the last
-        one to fail), recovered; recovery and state (source) of the last recovery, ranks_after, and summed over the
-        recoveries of the run steps_lost, steps_redone, bytes_moved, the seconds detect_s, revoke_s, agree_s, shrink_s,
-        respawn_s, state_s, redo_s, and their sum recovery_s. kinds, horizon, metrics: as for `bitrift.outcomes`.
+        not reach the evaluation. Where a guard raised alarms also alarms and guard_actions, numbers of the run. Where
+        ranks fail also victims (a tuple of ranks), phase, step, point, how (of the last one to fail), recovered;
+        recovery and state (source) of the last recovery, ranks_after, and summed over the recoveries of the run
+        steps_lost, steps_redone, bytes_moved, the seconds detect_s, revoke_s, agree_s, shrink_s, respawn_s, state_s,
+        redo_s, and their sum recovery_s. kinds, horizon, metrics: as for `bitrift.outcomes`.
         """
         pandas = pandas_package()
         chosen = None if metrics is None else names_of(metrics)

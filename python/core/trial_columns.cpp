@@ -195,6 +195,22 @@ void add_outcome(Columns& columns) {
   });
 }
 
+// Only where some guard raised an alarm.
+void add_alarms(Columns& columns, const std::vector<TrialLine>& lines) {
+  const auto count = [](auto member) {
+    return [member](const TrialLine& line) {
+      return line.row->result ? std::optional((*line.row->result).*member) : std::nullopt;
+    };
+  };
+  const auto alarms = count(&record::RunResult::alarm_count);
+  if (std::none_of(lines.begin(), lines.end(),
+                   [&](const TrialLine& line) { return alarms(line).value_or(0) > 0; }))
+    return;
+  columns.missing_numbers<std::int64_t>("alarms", "int", alarms);
+  columns.missing_numbers<std::int64_t>("guard_actions", "int",
+                                        count(&record::RunResult::guard_action_count));
+}
+
 void add_metrics(Columns& columns, const std::string& prefix, const std::set<record::Metric>& metrics,
                  const std::optional<record::Evaluation> TrialLine::*evaluation) {
   for (const record::Metric& metric : metrics) {
@@ -414,6 +430,7 @@ py::list trial_columns(const std::vector<TrialLine>& lines,
   columns.numbers<std::int64_t>("order", "int", [](const TrialLine& line) { return line.row->order; });
   add_fault(columns, layers);
   add_outcome(columns);
+  add_alarms(columns, lines);
   std::set<record::Metric> metrics(std::begin(record::standard_metrics), std::end(record::standard_metrics));
   for (const TrialLine& line : lines) {
     for (record::Metric& metric : analyze::shown_metrics(line)) metrics.insert(std::move(metric));

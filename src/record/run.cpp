@@ -38,6 +38,9 @@ std::string describe(const Alarm& alarm) {
   if (alarm.guard == Guard::checksums)
     return fmt::format("guard checksums on rank {}: {} does not match its checksum, or has none", alarm.rank,
                        alarm.tensor);
+  if (alarm.guard == Guard::fingerprints)
+    return fmt::format("guard fingerprints at step {} on rank {}: {} has changed since the step before",
+                       alarm.step, alarm.rank, alarm.tensor);
   if (alarm.guard == Guard::nonfinite)
     return fmt::format("guard nonfinite at step {} on rank {}: {}{}", alarm.step, alarm.rank, alarm.value,
                        where);

@@ -44,9 +44,20 @@ constexpr auto keys_of(std::type_identity<Evaluation>) {
 }
 
 /// A check that a run makes of itself (docs/training.md, "Guards").
-enum class Guard { nonfinite, loss_spike, gradient_norm, moment_bound, checksums };
-constexpr EnumNames<5> names_of(Guard) {
-  return {"guard", {"nonfinite", "loss_spike", "gradient_norm", "moment_bound", "checksums"}};
+enum class Guard {
+  nonfinite,
+  loss_spike,
+  gradient_norm,
+  gradient_jump,
+  moment_bound,
+  update_bound,
+  fingerprints,
+  checksums,
+};
+constexpr EnumNames<8> names_of(Guard) {
+  return {"guard",
+          {"nonfinite", "loss_spike", "gradient_norm", "gradient_jump", "moment_bound", "update_bound",
+           "fingerprints", "checksums"}};
 }
 
 /// What a guard saw.

@@ -17,10 +17,11 @@ constexpr std::tuple schedule_keys = {Key{"every", &ScheduleSpec::every},
                                       Key{"monitor", &ScheduleSpec::monitor}};
 
 constexpr std::tuple guard_keys = {
-    Key{"nonfinite", &GuardSpec::nonfinite},          Key{"loss_spike", &GuardSpec::loss_spike},
-    Key{"gradient_norm", &GuardSpec::gradient_norm},  Key{"moment_bound", &GuardSpec::moment_bound},
-    Key{"checksums", &GuardSpec::checksums},          Key{"on_alarm", &GuardSpec::on_alarm},
-    Key{"rollback_every", &GuardSpec::rollback_every}};
+    Key{"nonfinite", &GuardSpec::nonfinite},         Key{"loss_spike", &GuardSpec::loss_spike},
+    Key{"gradient_norm", &GuardSpec::gradient_norm}, Key{"gradient_jump", &GuardSpec::gradient_jump},
+    Key{"moment_bound", &GuardSpec::moment_bound},   Key{"update_bound", &GuardSpec::update_bound},
+    Key{"fingerprints", &GuardSpec::fingerprints},   Key{"checksums", &GuardSpec::checksums},
+    Key{"on_alarm", &GuardSpec::on_alarm},           Key{"rollback_every", &GuardSpec::rollback_every}};
 
 }  // namespace
 
@@ -87,12 +88,37 @@ Json to_json(const ScheduleSpec& schedule) {
   return value;
 }
 
+std::vector<std::pair<Guard, double>> GuardSpec::chosen() const {
+  std::vector<std::pair<Guard, double>> list;
+  const auto add = [&list](Guard guard, double value, bool has_limit) {
+    if (value > 0) list.emplace_back(guard, has_limit ? value : 0);
+  };
+  add(Guard::nonfinite, nonfinite ? 1 : 0, false);
+  add(Guard::loss_spike, loss_spike, true);
+  add(Guard::gradient_norm, gradient_norm, true);
+  add(Guard::gradient_jump, gradient_jump, true);
+  add(Guard::moment_bound, moment_bound ? 1 : 0, false);
+  add(Guard::update_bound, update_bound ? 1 : 0, false);
+  add(Guard::fingerprints, fingerprints ? 1 : 0, false);
+  add(Guard::checksums, checksums ? 1 : 0, false);
+  return list;
+}
+
+std::string needs_adam(Guard guard, const OptimizerSpec& optimizer) {
+  if (optimizer.is_adam()) return "";
+  if (guard == Guard::moment_bound)
+    return fmt::format("the bound holds for Adam's first moment; {} has none", name_of(optimizer.name));
+  if (guard == Guard::update_bound)
+    return fmt::format("the bound holds for Adam's updates; those of {} have none", name_of(optimizer.name));
+  return "";
+}
+
 GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
   GuardSpec guards;
   take_all(part, guard_keys, guards);
-  if (guards.moment_bound && !optimizer.is_adam()) {
-    fail(ErrorCode::bad_input, "{}: the bound holds for Adam's first moment; {} has none",
-         part.where("moment_bound"), name_of(optimizer.name));
+  for (const auto& [guard, limit] : guards.chosen()) {
+    if (const std::string why = needs_adam(guard, optimizer); !why.empty())
+      fail(ErrorCode::bad_input, "{}: {}", part.where(name_of(guard)), why);
   }
   if (guards.rollback_every != 1 && guards.on_alarm != OnAlarm::rollback) {
     fail(ErrorCode::bad_input, "{}: is for \"on_alarm\": \"rollback\"; add that, or remove the key",

@@ -1,6 +1,10 @@
 // How parameters are updated: optimizer, schedule, guards.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "record/run.h"
 #include "spec/part.h"
 
@@ -55,7 +59,10 @@ struct GuardSpec {
   bool nonfinite = false;     ///< loss, and state after a step
   double loss_spike = 0;      ///< > 0: a loss beyond this many times the mean of the last losses
   double gradient_norm = 0;   ///< > 0: a larger total 2-norm of the gradients
+  double gradient_jump = 0;   ///< > 0: a norm beyond this many times the mean of the last norms
   bool moment_bound = false;  ///< He et al., ISCA 2023: bound on the optimizer's first moment
+  bool update_bound = false;  ///< adam, adamw: the most that a step can move an element
+  bool fingerprints = false;  ///< state that changes between two steps
   bool checksums = false;     ///< every tensor's CRC-32C when a file is loaded
   OnAlarm on_alarm = OnAlarm::record;
   std::int64_t rollback_every = 1;  ///< rollback: steps from one kept state to the next
@@ -63,12 +70,15 @@ struct GuardSpec {
   [[nodiscard]] bool act() const noexcept {
     return on_alarm == OnAlarm::skip || on_alarm == OnAlarm::rollback;
   }
+  /// The guards that are on, each with its factor or limit; 0 if it has none.
+  [[nodiscard]] std::vector<std::pair<Guard, double>> chosen() const;
   /// Whether some guard is on.
-  [[nodiscard]] bool any() const noexcept {
-    return nonfinite || loss_spike > 0 || gradient_norm > 0 || moment_bound || checksums;
-  }
+  [[nodiscard]] bool any() const { return !chosen().empty(); }
   bool operator==(const GuardSpec&) const = default;
 };
+
+/// Why the guard does not go with the optimizer; "" if it does.
+[[nodiscard]] std::string needs_adam(Guard guard, const OptimizerSpec& optimizer);
 
 [[nodiscard]] OptimizerSpec read_optimizer(const Part& part);
 [[nodiscard]] ScheduleSpec read_schedule(const Part& part);

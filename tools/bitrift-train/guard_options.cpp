@@ -31,13 +31,16 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
     return;
   }
   const auto guard = find_named<record::Guard>(text.substr(0, text.find('=')));
-  const bool measures = guard == record::Guard::loss_spike || guard == record::Guard::gradient_norm;
+  const bool measures = guard == record::Guard::loss_spike || guard == record::Guard::gradient_norm ||
+                        guard == record::Guard::gradient_jump;
   if (!guard || (!measures && text.find('=') != std::string::npos)) {
     fail(ErrorCode::bad_input,
-         "--guard {}: expected none, nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
-         "gradient_norm=LIMIT",
+         "--guard {}: expected none, nonfinite, checksums, moment_bound, update_bound, fingerprints, "
+         "loss_spike=FACTOR, gradient_jump=FACTOR or gradient_norm=LIMIT",
          text);
   }
+  if (const std::string why = record::needs_adam(*guard, spec.optimizer); !why.empty())
+    fail(ErrorCode::bad_input, "--guard {}: {}", text, why);
   switch (*guard) {
     case record::Guard::nonfinite:
       guards.nonfinite = true;
@@ -51,22 +54,28 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
     case record::Guard::gradient_norm:
       guards.gradient_norm = value_of(text, *guard, 0);
       return;
+    case record::Guard::gradient_jump:
+      guards.gradient_jump = value_of(text, *guard, 1);
+      return;
     case record::Guard::moment_bound:
-      if (!spec.optimizer.is_adam()) {
-        fail(ErrorCode::bad_input,
-             "--guard moment_bound: the bound holds for Adam's first moment; {} has none",
-             name_of(spec.optimizer.name));
-      }
       guards.moment_bound = true;
+      return;
+    case record::Guard::update_bound:
+      guards.update_bound = true;
+      return;
+    case record::Guard::fingerprints:
+      guards.fingerprints = true;
   }
 }
 
 }  // namespace
 
 void add_guard_options(CLI::App* command, GuardArguments& arguments) {
-  command->add_option("--guard", arguments.guards,
-                      "Enable a guard: nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
-                      "gradient_norm=LIMIT; none: disable those in the spec; repeatable");
+  command->add_option(
+      "--guard", arguments.guards,
+      "Enable a guard: nonfinite, checksums, moment_bound, update_bound, fingerprints, "
+      "loss_spike=FACTOR, gradient_jump=FACTOR or gradient_norm=LIMIT; none: disable those in "
+      "the spec; repeatable");
   command->add_option("--on-alarm", arguments.on_alarm, "Action on an alarm (default: record)")
       ->check(one_of<record::OnAlarm>());
   command

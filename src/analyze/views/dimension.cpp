@@ -19,14 +19,7 @@ std::string scope_text(const record::Scope& scope) {
 
 std::string guard_text(const record::GuardSpec& guards) {
   std::vector<std::string> on;
-  const auto add = [&on](record::Guard guard, bool is_on) {
-    if (is_on) on.emplace_back(name_of(guard));
-  };
-  add(record::Guard::nonfinite, guards.nonfinite);
-  add(record::Guard::loss_spike, guards.loss_spike > 0);
-  add(record::Guard::gradient_norm, guards.gradient_norm > 0);
-  add(record::Guard::moment_bound, guards.moment_bound);
-  add(record::Guard::checksums, guards.checksums);
+  for (const auto& [guard, limit] : guards.chosen()) on.emplace_back(name_of(guard));
   return on.empty() ? "none" : fmt::format("{}", fmt::join(on, "+"));
 }
 

@@ -182,6 +182,10 @@ Json to_json(const TrialLine& line) {
   value["bitwise_equal"] = outcome.bitwise_equal;
   value["steps_to_recover"] = outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json();
   value["steps"] = row.result ? Json(row.result->steps) : Json();
+  if (row.result && row.result->alarm_count > 0) {
+    value["alarms"] = row.result->alarm_count;
+    value["guard_actions"] = row.result->guard_action_count;
+  }
   value["signal"] = row.failure && row.failure->signal != 0 ? Json(row.failure->signal) : Json();
   const std::vector<record::Metric> shown = shown_metrics(line);
   value.update(metrics_of(line.at, shown));

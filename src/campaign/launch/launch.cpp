@@ -83,11 +83,8 @@ void add_parallel(std::vector<std::string>& arguments, const record::Parallel& p
 
 void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& guards) {
   std::vector<std::string> chosen = {"none"};
-  if (guards.nonfinite) chosen.emplace_back("nonfinite");
-  if (guards.loss_spike > 0) chosen.push_back(fmt::format("loss_spike={}", guards.loss_spike));
-  if (guards.gradient_norm > 0) chosen.push_back(fmt::format("gradient_norm={}", guards.gradient_norm));
-  if (guards.moment_bound) chosen.emplace_back("moment_bound");
-  if (guards.checksums) chosen.emplace_back("checksums");
+  for (const auto& [guard, limit] : guards.chosen())
+    chosen.push_back(limit > 0 ? fmt::format("{}={}", name_of(guard), limit) : name_of(guard));
   for (const std::string& guard : chosen) arguments.insert(arguments.end(), {"--guard", guard});
   arguments.insert(arguments.end(), {"--on-alarm", name_of(guards.on_alarm)});
   if (guards.rollback_every != 1)

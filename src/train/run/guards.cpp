@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
+
+#include "core/digest.h"
 
 namespace bitrift::train {
 namespace {
@@ -10,17 +13,65 @@ namespace {
 using record::Guard;
 
 constexpr std::size_t most_alarms = 100;
-constexpr std::int64_t first_judged_loss = 8;  // earlier losses only contribute to the mean
+constexpr std::int64_t first_judged = 8;  // earlier values only contribute to the mean
 constexpr std::int64_t mean_over = 32;
+// Rounding of the moments, above all in 16 bits, may pass the bound of exact arithmetic by a little.
+constexpr double room = 1.1;
+
+// How much rounding a parameter of this type may move it by, as a share of its size.
+double rounding_of(const torch::Tensor& value) {
+  switch (value.scalar_type()) {
+    case torch::kBFloat16:
+      return 0x1p-7;
+    case torch::kFloat16:
+      return 0x1p-10;
+    case torch::kFloat64:
+      return 0x1p-52;
+    default:
+      return 0x1p-23;
+  }
+}
+
+std::map<std::string, std::uint64_t> prints_of(Session& session) {
+  std::map<std::string, std::uint64_t> prints;
+  for (const StateTensor& tensor : session.tensors(false)) {
+    tensor.read([&](const void* bytes) {
+      prints[tensor.meta.path] = block_digest(bytes, static_cast<std::size_t>(tensor.meta.bytes()), 0);
+    });
+  }
+  return prints;
+}
 
 }  // namespace
 
+double largest_update(const record::OptimizerSpec& optimizer, std::int64_t t) {
+  const auto steps = static_cast<double>(t);
+  // v knows only the last gradient, and m knows others.
+  if (optimizer.beta2 == 0)
+    return t == 1 || optimizer.beta1 == 0 ? 1 : std::numeric_limits<double>::infinity();
+  const double r = optimizer.beta1 * optimizer.beta1 / optimizer.beta2;
+  // 1 + r + ... + r^(t-1)
+  const double sum = r == 1 ? steps : (1 - std::pow(r, steps)) / (1 - r);
+  return (1 - optimizer.beta1) / (1 - std::pow(optimizer.beta1, steps)) *
+         std::sqrt((1 - std::pow(optimizer.beta2, steps)) / (1 - optimizer.beta2) * sum);
+}
+
 Guards::Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual)
     : spec_(spec.guards),
+      optimizer_(spec.optimizer),
       rank_(rank),
       overflow_is_usual_(overflow_is_usual),
       any_(spec_.any()),
       batch_size_(spec.batch_size) {}
+
+void Guards::see_recent(Guard guard, double factor, double value, RecentMean& recent, std::int64_t step) {
+  if (factor == 0) return;
+  const double limit = factor * recent.mean;
+  if (recent.count >= first_judged && value > limit && rank_ == 0) raise(guard, step, "", value, limit);
+  recent.count += 1;
+  const std::int64_t weight = std::min(recent.count, mean_over);
+  recent.mean += (value - recent.mean) / static_cast<double>(weight);
+}
 
 void Guards::see_loss(double loss, Progress& progress) {
   const std::int64_t step = progress.step + 1;
@@ -28,19 +79,60 @@ void Guards::see_loss(double loss, Progress& progress) {
     if (spec_.nonfinite && rank_ == 0 && !overflow_is_usual_) raise(Guard::nonfinite, step, "", loss, 0);
     return;
   }
-  if (spec_.loss_spike == 0) return;
-  const double limit = spec_.loss_spike * progress.guard_loss_mean;
-  if (progress.guard_loss_count >= first_judged_loss && loss > limit && rank_ == 0)
-    raise(Guard::loss_spike, step, "", loss, limit);
-  progress.guard_loss_count += 1;
-  const std::int64_t weight = std::min(progress.guard_loss_count, mean_over);
-  progress.guard_loss_mean += (loss - progress.guard_loss_mean) / static_cast<double>(weight);
+  see_recent(Guard::loss_spike, spec_.loss_spike, loss, progress.guard_losses, step);
 }
 
-void Guards::see_gradient_norm(double norm, std::int64_t step) {
-  const bool excused = overflow_is_usual_ && !std::isfinite(norm);
-  if (wants_gradient_norm() && rank_ == 0 && !excused && !(norm <= spec_.gradient_norm))
+void Guards::see_gradient_norm(double norm, Progress& progress) {
+  const std::int64_t step = progress.step + 1;
+  const bool finite = std::isfinite(norm);
+  if (!finite && overflow_is_usual_) return;
+  if (spec_.gradient_norm > 0 && rank_ == 0 && !(norm <= spec_.gradient_norm))
     raise(Guard::gradient_norm, step, "", norm, spec_.gradient_norm);
+  if (finite) return see_recent(Guard::gradient_jump, spec_.gradient_jump, norm, progress.guard_norms, step);
+  if (spec_.gradient_jump > 0 && rank_ == 0)
+    raise(Guard::gradient_jump, step, "", norm, spec_.gradient_jump * progress.guard_norms.mean);
+}
+
+void Guards::before_update(const Optimizer& optimizer) {
+  if (!spec_.update_bound) return;
+  const torch::NoGradGuard no_grad;
+  const auto& parameters = optimizer.parameters();
+  before_.resize(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    before_[i] = optimizer.holds(i) ? parameters[i].value.detach().clone() : torch::Tensor();
+}
+
+void Guards::see_update(const Optimizer& optimizer, double learning_rate, std::int64_t step) {
+  if (!spec_.update_bound) return;
+  const torch::NoGradGuard no_grad;
+  const double limit = room * learning_rate * largest_update(optimizer_, step);
+  const double decay =
+      optimizer_.name == record::OptimizerName::adamw ? learning_rate * optimizer_.weight_decay : 0;
+  for (std::size_t i = 0; i < before_.size(); ++i) {
+    if (!before_[i].defined()) continue;
+    const Optimizer::Parameter& one = optimizer.parameters()[i];
+    const bool narrow = one.value.element_size() < 4;
+    const torch::Tensor old = narrow ? before_[i].to(torch::kFloat32) : before_[i];
+    const torch::Tensor now = narrow ? one.value.detach().to(torch::kFloat32) : one.value.detach();
+    const torch::Tensor moved = (now - old).abs() - old.abs() * (decay + rounding_of(one.value));
+    const double most = moved.max().item<double>();
+    if (!(most <= limit)) raise(Guard::update_bound, step, "model/" + one.key, most, limit);
+  }
+}
+
+void Guards::remember(Session& session, std::int64_t step) {
+  if (!spec_.fingerprints) return;
+  prints_ = prints_of(session);
+  printed_ = step;
+}
+
+void Guards::compare(Session& session, std::int64_t step) {
+  if (!spec_.fingerprints || prints_.empty() || printed_ != step) return;
+  const auto now = prints_of(session);
+  for (const auto& [path, print] : now) {
+    const auto known = prints_.find(path);
+    if (known != prints_.end() && known->second != print) raise(Guard::fingerprints, step + 1, path, 0, 0);
+  }
 }
 
 void Guards::see_state(Session& session, std::int64_t step) {
@@ -78,6 +170,7 @@ void Guards::clear() {
   alarms_.clear();
   count_ = 0;
   new_.clear();
+  prints_.clear();
 }
 
 std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,21 +23,31 @@ class Guards {
   Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual);
 
   /// This process is this rank from here on.
-  void work_as(int rank) noexcept { rank_ = rank; }
+  void work_as(int rank) noexcept { rank_ = rank, prints_.clear(); }
 
   [[nodiscard]] bool any() const noexcept { return any_; }
   [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == record::OnAlarm::stop; }
   /// Whether an alarm changes what the run does next.
   [[nodiscard]] bool act() const noexcept { return any_ && spec_.act(); }
   [[nodiscard]] const record::GuardSpec& spec() const noexcept { return spec_; }
-  [[nodiscard]] bool wants_gradient_norm() const noexcept { return spec_.gradient_norm > 0; }
+  [[nodiscard]] bool wants_gradient_norm() const noexcept {
+    return spec_.gradient_norm > 0 || spec_.gradient_jump > 0;
+  }
 
   /// nonfinite, loss_spike. `loss` is known on all ranks: rank 0 reports it. Moves progress.guard_*.
   void see_loss(double loss, Progress& progress);
-  /// gradient_norm: the total 2-norm of the means, before clipping; rank 0 reports it.
-  void see_gradient_norm(double norm, std::int64_t step);
+  /// gradient_norm, gradient_jump: the total 2-norm of the means, before clipping; rank 0 reports it. Moves
+  /// progress.guard_norms.
+  void see_gradient_norm(double norm, Progress& progress);
+  /// update_bound: before and after the optimizer updates what this rank holds, in step number `step`.
+  void before_update(const Optimizer& optimizer);
+  void see_update(const Optimizer& optimizer, double learning_rate, std::int64_t step);
   /// nonfinite and moment_bound, after the optimizer's step, for each tensor of this rank.
   void see_state(Session& session, std::int64_t step);
+  /// fingerprints: of the tensors of this rank after `step` steps, and before the next one. Nothing is
+  /// compared if steps were undone in between.
+  void remember(Session& session, std::int64_t step);
+  void compare(Session& session, std::int64_t step);
   /// checksums: paths whose bytes do not match.
   void see_checksums(const std::vector<std::string>& paths);
 
@@ -51,8 +62,11 @@ class Guards {
  private:
   void raise(record::Guard guard, std::int64_t step, const std::string& tensor, double value, double limit);
   void see_tensor(const StateTensor& tensor, std::int64_t step);
+  /// Whether the value is beyond `factor` times the mean of the earlier ones, which it then enters.
+  void see_recent(record::Guard guard, double factor, double value, RecentMean& recent, std::int64_t step);
 
   record::GuardSpec spec_;
+  record::OptimizerSpec optimizer_;
   int rank_;
   bool overflow_is_usual_;
   bool any_;
@@ -60,7 +74,18 @@ class Guards {
   std::vector<record::Alarm> alarms_;
   std::int64_t count_ = 0;
   std::string new_;
+  std::vector<torch::Tensor> before_;            // parameters before an update; undefined: not held
+  std::map<std::string, std::uint64_t> prints_;  // XXH3 of tensors by path, after `printed_` steps
+  std::int64_t printed_ = -1;
 };
+
+/// The most that step t of Adam can move an element, divided by the learning rate: with m and v the moments
+/// of gradients g_i, and r = beta1^2 / beta2, Cauchy and Schwarz give
+///     |m_t| = (1 - beta1) |sum beta1^(t-i) g_i| <= (1 - beta1) sqrt(sum r^(t-i)) sqrt(v_t / (1 - beta2)),
+/// so the update |m_t / (1 - beta1^t)| / sqrt(v_t / (1 - beta2^t)) is at most
+///     (1 - beta1) / (1 - beta1^t) sqrt((1 - beta2^t) / (1 - beta2)) sqrt((1 - r^t) / (1 - r)).
+/// Kingma and Ba (ICLR 2015, section 2.1) discuss the case of one gradient that is not 0.
+[[nodiscard]] double largest_update(const record::OptimizerSpec& optimizer, std::int64_t t);
 
 /// Which metric of an evaluation, by replica, is NaN or infinite; "" when none is. overflow_is_usual: under a
 /// dynamic loss scale a step may overflow and is skipped, and then the training loss does not count.

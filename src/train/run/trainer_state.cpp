@@ -205,6 +205,7 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch, bool leave) {
     for (const Optimizer::Parameter& one : session().optimizer().parameters())
       flips.parameter(layout().replica(), one.key, one.value);
   }
+  guards.compare(session(), progress.step);
   const std::vector<Tally> tallies = strategy().gradients(input);
   const auto& parameters = session().optimizer().parameters();
   const bool bad = scaler.active() && !scaler.unscale(parameters, progress);
@@ -243,8 +244,10 @@ StepResult TrainerState::apply(const Decision& decision) {
       for (const Optimizer::Parameter& one : optimizer.parameters())
         flips.before_update(layout().replica(), one.key, one.value);
     }
+    guards.before_update(optimizer);
     optimizer.step(progress.learning_rate, &kill_point);
     flips.after_update();
+    guards.see_update(optimizer, progress.learning_rate, progress.step + 1);
     if (exchange_) exchange_->run();
   }
   progress.step += 1;
@@ -263,7 +266,7 @@ bool TrainerState::update(const Decision& decision) {
   }
   if (!exchanges_norms()) return true;
   const double total = total_norm(decision.norms, precision.parameters);
-  guards.see_gradient_norm(total, session().progress.step + 1);
+  guards.see_gradient_norm(total, session().progress);
   if (spec.optimizer.clip_norm > 0)
     scale_gradients(session().optimizer().parameters(), spec.optimizer.clip_norm, total);
   return true;
@@ -287,6 +290,7 @@ std::string TrainerState::settle(bool stopped) {
   const std::int64_t step = session().progress.step;
   if (!stopped && parallel.resync_every > 0 && step % parallel.resync_every == 0) share_state(false);
   if (settled_ != step) guards.see_state(session(), step);
+  if (settled_ != step && !stopped) guards.remember(session(), step);
   settled_ = step;
   if (!guards.stops() && !guards.act()) return "";
   const bool raised = guards.stops() && !guards.alarms().empty();

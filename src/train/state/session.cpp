@@ -68,6 +68,8 @@ std::vector<std::string> optional_progress(const record::TrainingSpec& spec) {
   if (LossScaler(spec).active()) names.emplace_back("loss_scale");
   if (LossScaler(spec).dynamic()) names.emplace_back("growth_tracker");
   if (spec.guards.loss_spike > 0) names.insert(names.end(), {"guard_loss_count", "guard_loss_mean"});
+  if (spec.guards.gradient_jump > 0)
+    names.insert(names.end(), {"guard_gradient_count", "guard_gradient_mean"});
   return names;
 }
 
@@ -150,8 +152,10 @@ std::vector<StateTensor> Session::shared_tensors(Progress& where, std::uint64_t&
       {"plateau_cooldown", {meta("progress/plateau_cooldown", "int64"), &where.plateau_cooldown}},
       {"loss_scale", {meta("progress/loss_scale", "float64"), &where.loss_scale}},
       {"growth_tracker", {meta("progress/growth_tracker", "int64"), &where.growth_tracker}},
-      {"guard_loss_count", {meta("progress/guard_loss_count", "int64"), &where.guard_loss_count}},
-      {"guard_loss_mean", {meta("progress/guard_loss_mean", "float64"), &where.guard_loss_mean}}};
+      {"guard_loss_count", {meta("progress/guard_loss_count", "int64"), &where.guard_losses.count}},
+      {"guard_loss_mean", {meta("progress/guard_loss_mean", "float64"), &where.guard_losses.mean}},
+      {"guard_gradient_count", {meta("progress/guard_gradient_count", "int64"), &where.guard_norms.count}},
+      {"guard_gradient_mean", {meta("progress/guard_gradient_mean", "float64"), &where.guard_norms.mean}}};
   for (const std::string& name : optional_progress_) all.push_back(more.at(name));
   return all;
 }

@@ -6,6 +6,12 @@
 
 namespace bitrift::train {
 
+/// What a guard knows of the values so far.
+struct RecentMean {
+  std::int64_t count = 0;  ///< values in the mean so far
+  double mean = 0;         ///< of the last values
+};
+
 /// Its name in a checkpoint: progress/<name>. The values that the last groups describe exist only when the
 /// spec names a schedule or a loss scale that uses them.
 struct Progress {
@@ -26,8 +32,8 @@ struct Progress {
   double loss_scale = 1;            ///< losses are multiplied by it before the backward pass
   std::int64_t growth_tracker = 0;  ///< dynamic loss scale: steps since it last changed
 
-  std::int64_t guard_loss_count = 0;  ///< guard loss_spike: losses in the mean so far
-  double guard_loss_mean = 0;         ///< guard loss_spike: of the last losses
+  RecentMean guard_losses = {};  ///< guard loss_spike: losses
+  RecentMean guard_norms = {};   ///< guard gradient_jump: norms of gradients
 };
 
 }  // namespace bitrift::train

@@ -136,6 +136,68 @@ def test_damage_whose_alarm_comes_a_step_later_is_undone(bases: Any, tmp_path: P
     assert struck["final_digest"] == clean["final_digest"]
 
 
+LLAMA = {"name": "llama", "layers": 2, "heads": 4, "kv_heads": 2, "width": 16, "context": 16, "tied": True}
+ADAMW = {"name": "adamw", "learning_rate": 0.002, "clip_norm": 1}
+# A fault, the guard that sees it in its own step, and the tensor that it names.
+SEEN = {
+    "update:model.layers.0.mlp.up_proj.weight@7:0.0.5.30": ("update_bound", "model/model.layers.0.mlp.up_proj.weight"),
+    "parameter:model.norm.weight@7:0.0.3.2": ("fingerprints", "model/model.norm.weight"),
+    "gradient:model.layers.0@7:0.0.5.30": ("gradient_jump=20", ""),
+}
+
+
+@pytest.mark.parametrize("action", ["rollback", "skip"])
+@pytest.mark.parametrize("text", SEEN)
+def test_damage_whose_alarm_comes_at_once_is_undone(tmp_path: Path, text: str, action: str) -> None:
+    """Also by `skip`, except in a parameter, which is struck outside the step."""
+    guard, tensor = SEEN[text]
+    spec = write_spec(tmp_path / "s.json", LLAMA, ADAMW, data={"name": "jargon"}, batch_size=16, epochs=1)
+    run("train", spec, "-o", tmp_path / "base.h5", "--steps", 10)
+    words = ["resume", tmp_path / "base.h5", "--steps", STEPS]
+    options = ["--guard", guard, "--on-alarm", action]
+    clean = run(*words, "-o", tmp_path / "clean.h5", *options)
+    assert "alarms" not in clean
+    struck = run(*words, "-o", tmp_path / "struck.h5", *options, "--strike", text)
+    (first, *others) = struck["alarms"]
+    assert (first["guard"], first["step"], first["tensor"]) == (guard.partition("=")[0], 17, tensor) and not others
+    assert struck["guard_actions"] == [{"action": action, "step": 17, "to": 16}]
+    if action == "rollback":
+        assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+        assert struck["final_digest"] == clean["final_digest"]
+        return
+    run(*words[:-1], 6, "-o", tmp_path / "six.h5", *options)
+    seven = run(*words[:-1], 7, "-o", tmp_path / "seven.h5", *options, "--strike", text)
+    before, after = tensors(tmp_path / "six.h5"), tensors(tmp_path / "seven.h5")
+    moved = {name for name in before if before[name].tobytes() != after[name].tobytes()}
+    assert seven["steps"] == 7 and all(name.startswith("progress/") for name in moved), moved
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["lenet-adam", "gpt"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_no_guard_sees_anything_in_a_clean_run(tmp_path: Path, name: str, layout: str, precision: str) -> None:
+    """Over evaluations and checkpoints; the files are those of a run without guards."""
+    model, optimizer, changes, _ = MODELS[name]
+    changes = changes | {"precision": precision, "epochs": 2}
+    changes["data"] = changes.get("data", {"name": "digits"}) | {"train_samples": 640, "test_samples": 64}
+    results = {}
+    for guards in ({}, {"update_bound": True, "fingerprints": True, "nonfinite": True}):
+        spec = write_spec(tmp_path / "s.json", model, optimizer, **changes, guards=guards)
+        words = ["train", spec, "--checkpoint-every", 7, *LAYOUTS[layout]]
+        results[bool(guards)] = run(*words, "-o", f"{tmp_path}/{len(guards)}/")
+    assert "alarms" not in results[True] and results[True]["final_digest"] == results[False]["final_digest"]
+
+
+def test_the_history_of_a_jump_is_resumed(bases: Any, tmp_path: Path) -> None:
+    base = bases("lenet")
+    guard = ["--guard", "gradient_jump=1.0001"]
+    whole = run("resume", base, "--steps", 20, "-o", tmp_path / "whole.h5", *guard)
+    run("resume", base, "--steps", 9, "-o", tmp_path / "half.h5", *guard)
+    rest = run("resume", tmp_path / "half.h5", "--steps", 11, "-o", tmp_path / "end.h5", *guard)
+    assert whole["alarms"] and [one for one in whole["alarms"] if one["step"] > 13] == rest["alarms"]
+    assert content(tmp_path / "whole.h5") == content(tmp_path / "end.h5")
+
+
 def test_what_is_stored_cannot_be_undone(bases: Any, tmp_path: Path) -> None:
     bad = tmp_path / "bad.h5"
     bad.write_bytes(bases("lenet-adam").read_bytes())

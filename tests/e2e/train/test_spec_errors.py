@@ -185,6 +185,7 @@ RULES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"optimizer": {"name": "sgd", "learning_rate": 1, "nesterov": True}},
     ),
     "moments of SGD": ("guards.moment_bound", "Adam", {"guards": {"moment_bound": True}}),
+    "updates of SGD": ("guards.update_bound", "Adam's updates", {"guards": {"update_bound": True}}),
     "two devices": ("device", "keep one", {"device": "cpu", "parallel": {"kind": "serial", "device": "cuda"}}),
 }
 

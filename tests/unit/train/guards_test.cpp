@@ -70,11 +70,11 @@ TEST(Guards, AreSilentWhenNoneIsOn) {
   Session session = adam_session(spec);
   put(first(session, "model/"), infinite);
   guards.see_loss(infinite, progress);
-  guards.see_gradient_norm(infinite, 1);
+  guards.see_gradient_norm(infinite, progress);
   guards.see_state(session, 1);
   EXPECT_FALSE(guards.any());
   EXPECT_EQ(guards.count(), 0);
-  EXPECT_EQ(progress.guard_loss_count, 0);
+  EXPECT_EQ(progress.guard_losses.count, 0);
 }
 
 TEST(Guards, NonfiniteNamesTheLossOfTheStepUnderWay) {
@@ -136,23 +136,160 @@ TEST(Guards, TheMeanIsPlainFor32LossesAndThenForgets) {
   Guards guards(spec_with(loss_spike(1e9)), 0, false);
   Progress progress;
   for (int i = 1; i <= 32; ++i) guards.see_loss(i, progress);
-  EXPECT_NEAR(progress.guard_loss_mean, 16.5, 1e-12);
+  EXPECT_NEAR(progress.guard_losses.mean, 16.5, 1e-12);
   guards.see_loss(48.5, progress);
-  EXPECT_NEAR(progress.guard_loss_mean, 17.5, 1e-12);
+  EXPECT_NEAR(progress.guard_losses.mean, 17.5, 1e-12);
 }
 
 TEST(Guards, GradientNormAlarmsAboveItsLimitOnRankZero) {
   record::GuardSpec on;
   on.gradient_norm = 5;
   Guards guards(spec_with(on), 0, false);
-  guards.see_gradient_norm(5, 1);
+  Progress progress;
+  guards.see_gradient_norm(5, progress);
   EXPECT_EQ(guards.count(), 0);
-  guards.see_gradient_norm(std::nextafter(5.0, 6.0), 2);
-  guards.see_gradient_norm(std::nan(""), 3);
+  guards.see_gradient_norm(std::nextafter(5.0, 6.0), progress);
+  guards.see_gradient_norm(std::nan(""), progress);
   EXPECT_EQ(guards.count(), 2);
   Guards other(spec_with(on), 1, false);
-  other.see_gradient_norm(6, 1);
+  other.see_gradient_norm(6, progress);
   EXPECT_EQ(other.count(), 0);
+  EXPECT_EQ(progress.guard_norms.count, 0);
+}
+
+TEST(Guards, AJumpIsAboveTheFactorTimesTheMeanOfTheNorms) {
+  record::GuardSpec on;
+  on.gradient_jump = 3;
+  Guards guards(spec_with(on), 0, false);
+  EXPECT_TRUE(guards.wants_gradient_norm());
+  Progress progress;
+  progress.step = 40;
+  for (int i = 0; i < 7; ++i) guards.see_gradient_norm(2, progress);
+  Progress early = progress;
+  guards.see_gradient_norm(100, early);
+  EXPECT_EQ(guards.count(), 0) << "seven norms make no judgement";
+  guards.see_gradient_norm(2, progress);
+  const Progress before = progress;
+  guards.see_gradient_norm(6, progress);
+  EXPECT_EQ(guards.count(), 0) << "equal to the limit is inside";
+  progress = before;
+  guards.see_gradient_norm(std::nextafter(6.0, 7.0), progress);
+  ASSERT_EQ(guards.count(), 1);
+  EXPECT_EQ(guards.alarms()[0].guard, record::Guard::gradient_jump);
+  EXPECT_EQ(guards.alarms()[0].step, 41);
+  EXPECT_EQ(guards.alarms()[0].limit, 6);
+  progress = before;
+  guards.see_gradient_norm(infinite, progress);
+  EXPECT_EQ(guards.count(), 2);
+  EXPECT_EQ(progress.guard_norms.count, 8) << "what is not finite does not enter the mean";
+  Guards excused(spec_with(on), 0, true);
+  excused.see_gradient_norm(infinite, progress);
+  EXPECT_EQ(excused.count(), 0);
+}
+
+record::OptimizerSpec adam(double beta1, double beta2) {
+  record::OptimizerSpec optimizer;
+  optimizer.name = record::OptimizerName::adam;
+  optimizer.beta1 = beta1;
+  optimizer.beta2 = beta2;
+  return optimizer;
+}
+
+// Adam's update without epsilon, in units of the learning rate, after these gradients.
+double adam_update(const record::OptimizerSpec& optimizer, const std::vector<double>& gradients) {
+  double m = 0, v = 0;
+  for (const double g : gradients) {
+    m = optimizer.beta1 * m + (1 - optimizer.beta1) * g;
+    v = optimizer.beta2 * v + (1 - optimizer.beta2) * g * g;
+  }
+  const auto t = static_cast<double>(gradients.size());
+  return std::abs(m / (1 - std::pow(optimizer.beta1, t)) / std::sqrt(v / (1 - std::pow(optimizer.beta2, t))));
+}
+
+TEST(LargestUpdate, IsReachedByTheWorstGradientsAndByNoOthers) {
+  for (const auto& [beta1, beta2] : std::vector<std::pair<double, double>>{
+           {0.9, 0.999}, {0.9, 0.99}, {0.9, 0.95}, {0.5, 0.3}, {0, 0.9}, {0.99, 0.9}}) {
+    const record::OptimizerSpec optimizer = adam(beta1, beta2);
+    for (const int t : {1, 2, 7, 100}) {
+      const double most = largest_update(optimizer, t);
+      // Equality in Cauchy and Schwarz: each gradient in proportion to (beta1 / beta2)^(t - i).
+      std::vector<double> worst, others;
+      for (int i = 1; i <= t; ++i) {
+        worst.push_back(std::pow(beta2 > 0 && beta1 > 0 ? beta1 / beta2 : i == t ? 1 : 0, t - i));
+        others.push_back(std::sin(static_cast<double>(37 * i)) *
+                         std::exp(std::cos(static_cast<double>(i * i))));
+      }
+      if (beta1 == 0) worst.back() = 1;
+      EXPECT_NEAR(adam_update(optimizer, worst), most, 1e-9 * most) << beta1 << " " << beta2 << " " << t;
+      EXPECT_LE(adam_update(optimizer, others), most * (1 + 1e-12)) << beta1 << " " << beta2 << " " << t;
+    }
+  }
+  EXPECT_NEAR(largest_update(adam(0.9, 0.999), 1), 1, 1e-12);
+  EXPECT_NEAR(largest_update(adam(0.9, 0.999), 1'000'000), 7.2698, 1e-3);
+  EXPECT_EQ(largest_update(adam(0, 0), 5), 1);
+  EXPECT_EQ(largest_update(adam(0.9, 0), 5), infinite);
+}
+
+record::GuardSpec update_bound() {
+  record::GuardSpec guards;
+  guards.update_bound = true;
+  return guards;
+}
+
+TEST(Guards, TheUpdateBoundNamesTheParameterThatMovedTooFar) {
+  record::TrainingSpec spec = spec_with(update_bound());
+  spec.optimizer.name = record::OptimizerName::adamw;
+  spec.optimizer.weight_decay = 0.01;
+  Session session = adam_session(spec);
+  Optimizer& optimizer = session.optimizer();
+  Guards guards(spec, 2, false);
+  guards.before_update(optimizer);
+  optimizer.step(0.1);
+  guards.see_update(optimizer, 0.1, 2);
+  EXPECT_EQ(guards.count(), 0) << "an update of Adam's own";
+  const Optimizer::Parameter& one = optimizer.parameters()[1];
+  const double limit = 1.1 * 0.1 * largest_update(spec.optimizer, 2);
+  for (const double share : {0.99, 1.01}) {
+    guards.before_update(optimizer);
+    const torch::NoGradGuard no_grad;
+    const double old = one.value.view(-1)[0].item<double>();
+    one.value.view(-1)[0].fill_(old - limit * share - std::abs(old) * 0.1 * 0.01);
+    guards.see_update(optimizer, 0.1, 2);
+  }
+  ASSERT_EQ(guards.count(), 1);
+  EXPECT_EQ(guards.alarms()[0].tensor, "model/" + one.key);
+  EXPECT_EQ(guards.alarms()[0].rank, 2);
+  EXPECT_NEAR(guards.alarms()[0].limit, limit, 1e-12);
+  guards.before_update(optimizer);
+  put(first(session, "model/" + one.key), std::nan(""));
+  guards.see_update(optimizer, 0.1, 2);
+  EXPECT_EQ(guards.count(), 2) << "NaN is beyond every bound";
+}
+
+TEST(Guards, FingerprintsNameEveryTensorThatChangedBetweenSteps) {
+  record::GuardSpec on;
+  on.fingerprints = true;
+  const record::TrainingSpec spec = spec_with(on);
+  Session session = adam_session(spec);
+  Guards guards(spec, 0, false);
+  guards.compare(session, 4);
+  EXPECT_EQ(guards.count(), 0) << "nothing is known before the first step";
+  guards.remember(session, 4);
+  guards.compare(session, 4);
+  EXPECT_EQ(guards.count(), 0);
+  const StateTensor weight = first(session, "model/"), moment = first(session, "optimizer/exp_avg_sq/");
+  put(weight, std::nextafter(weight.value.view(-1)[0].item<float>(), 2.0F));
+  put(moment, 3);
+  guards.compare(session, 3);
+  EXPECT_EQ(guards.count(), 0) << "the state of another step";
+  guards.compare(session, 4);
+  ASSERT_EQ(guards.count(), 2);
+  EXPECT_EQ(guards.alarms()[0].tensor, weight.meta.path);
+  EXPECT_EQ(guards.alarms()[1].tensor, moment.meta.path);
+  EXPECT_EQ(guards.alarms()[0].step, 5);
+  guards.clear();
+  guards.compare(session, 4);
+  EXPECT_EQ(guards.count(), 0) << "a load changes everything";
 }
 
 TEST(Guards, MomentBoundIsTwentyRootsOfTheElementsOverTheBatch) {
