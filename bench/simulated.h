@@ -52,7 +52,7 @@ class Replay {
     const Truth& truth = strata_[h];
     if (!truth.outcomes.empty()) return truth.outcomes[order_[h](draw)];
     const double at = random_unit(keys_[h], draw, arm);
-    return at < truth.sdc                 ? Reason::degraded
+    return at < truth.sdc                 ? Reason::low_test_accuracy
            : at < truth.sdc + truth.crash ? Reason::nonfinite
                                           : Reason::bitwise;
   }

@@ -235,6 +235,9 @@ def test_strata_are_compared_draw_by_draw(paired: Path) -> None:
     crashed = classes["activation"].count("crash")
     assert (other["second_hits"], other["second_trials"]) == (crashed, 30)
     assert one["interval"][0] <= one["difference"] <= one["interval"][1]
+    table = bitrift.Campaign(paired).compare(strata=names.split(","), outcomes="crash")
+    assert list(table["answer"]) == [pair["answer"] for pair in (one, other)]
+    assert list(table["low"]) == [pair["interval"][0] for pair in (one, other)]
     text = compared(paired, "--strata", names).stdout
     assert "30 pairs of trials with the same element, bit and step" in text
     assert "crash: update.exponent against parameter.exponent" in text
