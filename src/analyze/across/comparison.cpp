@@ -210,9 +210,8 @@ std::string one_arm(const design::CampaignSpec& spec, const ComparisonOptions& o
 std::vector<std::string> strata_of_one(const design::CampaignSpec& spec, const ComparisonOptions& options) {
   if (spec.sampling) {
     fail(ErrorCode::bad_input,
-         "campaign '{}' chooses its draws by outcomes ('sampling'), so that its strata cannot be compared "
-         "draw by "
-         "draw; give 'trials_per_stratum' instead",
+         "campaign '{}' chooses its draws by outcomes ('sampling'): its strata cannot be compared draw "
+         "by draw; give 'trials_per_stratum' instead",
          spec.name);
   }
   std::vector<std::string> known;
@@ -300,9 +299,8 @@ Comparison compare_strata(const std::vector<record::TrialRecord>& rows, const de
     const bool sized = sample.cells.at({strata[0], whole}).bits == sample.cells.at({strata[i], whole}).bits;
     if (spec.exhaustive && !sized) {
       fail(ErrorCode::bad_input,
-           "strata '{}' and '{}' of an exhaustive campaign have different sizes; their rates are exact: see "
-           "bitrift "
-           "analyze --by stratum",
+           "strata '{}' and '{}' of an exhaustive campaign have different sizes; their rates are "
+           "exact (bitrift analyze --by stratum)",
            strata[0], strata[i]);
     }
     const bool same = sized && spec.strata->draws_of(strata[0]) == spec.strata->draws_of(strata[i]);

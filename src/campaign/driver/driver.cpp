@@ -165,7 +165,13 @@ std::vector<Job> Driver::trial_jobs() const {
 
 record::TrialSpec Driver::expand(const RunKey& key) {
   check_bases();
-  record::TrialSpec spec = plan_.expand(key);
+  record::TrialSpec spec;
+  try {
+    spec = plan_.expand(key);
+  } catch (const Error&) {
+    check_bases();  // a base that went away since the check says what to do
+    throw;
+  }
   drills_.plant(spec);
   // A leak that occurs again in the repetition would never end.
   if (spec.drill == record::Drill::leak && !leaked_.insert(key.id.text()).second) spec.drill.reset();
