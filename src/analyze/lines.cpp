@@ -34,9 +34,10 @@ struct LineCell {
   std::uint64_t waiting = 0;
 };
 
-// The tensor and bit of a row's fault. One that lasts, or strikes several elements, counts where it begins.
+// The tensor and bit of a row's fault. One that lasts, or flips several bits of a number that is computed,
+// counts where it begins.
 std::pair<std::string, unsigned> bit_of(const record::TrialRecord& row) {
-  if (row.faults.of_computing() && row.faults.computed().size() == 1) {
+  if (row.faults.of_computing() && !row.faults.computed().empty()) {
     const record::ComputeFault& fault = row.faults.computed().front();
     return {fault.tensor, static_cast<unsigned>(fault.bit)};
   }

@@ -225,12 +225,24 @@ void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
 
 // Ranks and links fail in campaigns whose arms choose a recovery.
 void check_guards(const Document& document, const CampaignSpec& spec) {
+  for (const Arm& arm : spec.arms) {
+    if (!arm.guards || !arm.guards->replicas || arm.parallel.replicas() > 1) continue;
+    fail(ErrorCode::bad_input,
+         "{}: arm '{}': the guard replicas compares replicas, and there is one; remove it",
+         document.where("/arms"), arm.name);
+  }
   if (!spec.strata->recovers()) return;
   for (const Arm& arm : spec.arms) {
-    if (!spec.guards_of(arm).act()) continue;
+    const record::GuardSpec& guards = spec.guards_of(arm);
+    if (guards.recompute) {
+      fail(ErrorCode::bad_input,
+           "{}: arm '{}': the guard recompute does not work where ranks or links fail; remove it",
+           document.where(arm.guards ? "/arms" : "/base"), arm.name);
+    }
+    if (!guards.go_back()) continue;
     fail(ErrorCode::bad_input,
          "{}: arm '{}': guards with on_alarm {} do not act where ranks or links fail; choose record or stop",
-         document.where(arm.guards ? "/arms" : "/base"), arm.name, name_of(spec.guards_of(arm).on_alarm));
+         document.where(arm.guards ? "/arms" : "/base"), arm.name, name_of(guards.on_alarm));
   }
 }
 

@@ -41,6 +41,12 @@ std::string describe(const Alarm& alarm) {
   if (alarm.guard == Guard::fingerprints)
     return fmt::format("guard fingerprints at step {} on rank {}: {} has changed since the step before",
                        alarm.step, alarm.rank, alarm.tensor);
+  if (alarm.guard == Guard::replicas)
+    return fmt::format("guard replicas at step {} on rank {}: its parameters differ from those of {}",
+                       alarm.step, alarm.rank, alarm.limit > 0 ? "most replicas" : "other replicas");
+  if (alarm.guard == Guard::recompute)
+    return fmt::format("guard recompute at step {} on rank {}: the same step gave two results", alarm.step,
+                       alarm.rank);
   if (alarm.guard == Guard::nonfinite)
     return fmt::format("guard nonfinite at step {} on rank {}: {}{}", alarm.step, alarm.rank, alarm.value,
                        where);
@@ -49,6 +55,7 @@ std::string describe(const Alarm& alarm) {
 }
 
 std::string describe(const GuardAction& action) {
+  if (action.action == OnAlarm::clip) return fmt::format("outputs were clipped in step {}", action.step);
   if (action.action == OnAlarm::skip) return fmt::format("step {} was skipped", action.step);
   return fmt::format("after step {} the run went back to the state after step {}", action.step, action.to);
 }

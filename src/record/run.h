@@ -49,15 +49,19 @@ enum class Guard {
   loss_spike,
   gradient_norm,
   gradient_jump,
+  activation_range,
   moment_bound,
   update_bound,
+  update_jump,
   fingerprints,
+  replicas,
+  recompute,
   checksums,
 };
-constexpr EnumNames<8> names_of(Guard) {
+constexpr EnumNames<12> names_of(Guard) {
   return {"guard",
-          {"nonfinite", "loss_spike", "gradient_norm", "gradient_jump", "moment_bound", "update_bound",
-           "fingerprints", "checksums"}};
+          {"nonfinite", "loss_spike", "gradient_norm", "gradient_jump", "activation_range", "moment_bound",
+           "update_bound", "update_jump", "fingerprints", "replicas", "recompute", "checksums"}};
 }
 
 /// What a guard saw.
@@ -65,7 +69,7 @@ struct Alarm {
   Guard guard = Guard::nonfinite;
   std::int64_t step = 0;  ///< of the whole training, 1-based; 0: when the file was loaded
   int rank = 0;           ///< whose state; what all ranks know is rank 0's
-  std::string tensor;     ///< path, or "" for the loss and the norm
+  std::string tensor;     ///< path, a layer's name for its outputs, or "" for what no tensor is to blame for
   double value = 0, limit = 0;
 };
 constexpr auto keys_of(std::type_identity<Alarm>) {
@@ -79,16 +83,17 @@ enum class OnAlarm {
   stop,      ///< the run ends
   skip,      ///< the step changes nothing but the place in the data and the schedule
   rollback,  ///< the run goes back to the last kept state, and computes its steps again
+  clip,      ///< activation_range: the outputs are set to the limit that they passed
 };
-constexpr EnumNames<4> names_of(OnAlarm) {
-  return {"value of on_alarm", {"record", "stop", "skip", "rollback"}};
+constexpr EnumNames<5> names_of(OnAlarm) {
+  return {"value of on_alarm", {"record", "stop", "skip", "rollback", "clip"}};
 }
 
 /// What a guard did after it raised an alarm.
 struct GuardAction {
-  OnAlarm action = OnAlarm::rollback;  ///< skip or rollback
+  OnAlarm action = OnAlarm::rollback;  ///< skip, rollback or clip
   std::int64_t step = 0;               ///< whose alarm it was; of the whole training, 1-based
-  std::int64_t to = 0;                 ///< rollback: the completed steps of the kept state; skip: step - 1
+  std::int64_t to = 0;                 ///< completed steps of the state that the run went back to; clip: step
   bool operator==(const GuardAction&) const = default;
 };
 constexpr auto keys_of(std::type_identity<GuardAction>) {

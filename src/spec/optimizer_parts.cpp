@@ -16,12 +16,20 @@ constexpr std::tuple schedule_keys = {Key{"every", &ScheduleSpec::every},
                                       Key{"threshold", &ScheduleSpec::threshold},
                                       Key{"monitor", &ScheduleSpec::monitor}};
 
-constexpr std::tuple guard_keys = {
-    Key{"nonfinite", &GuardSpec::nonfinite},         Key{"loss_spike", &GuardSpec::loss_spike},
-    Key{"gradient_norm", &GuardSpec::gradient_norm}, Key{"gradient_jump", &GuardSpec::gradient_jump},
-    Key{"moment_bound", &GuardSpec::moment_bound},   Key{"update_bound", &GuardSpec::update_bound},
-    Key{"fingerprints", &GuardSpec::fingerprints},   Key{"checksums", &GuardSpec::checksums},
-    Key{"on_alarm", &GuardSpec::on_alarm},           Key{"rollback_every", &GuardSpec::rollback_every}};
+constexpr std::tuple guard_keys = {Key{"nonfinite", &GuardSpec::nonfinite},
+                                   Key{"loss_spike", &GuardSpec::loss_spike},
+                                   Key{"gradient_norm", &GuardSpec::gradient_norm},
+                                   Key{"gradient_jump", &GuardSpec::gradient_jump},
+                                   Key{"activation_range", &GuardSpec::activation_range},
+                                   Key{"moment_bound", &GuardSpec::moment_bound},
+                                   Key{"update_bound", &GuardSpec::update_bound},
+                                   Key{"update_jump", &GuardSpec::update_jump},
+                                   Key{"fingerprints", &GuardSpec::fingerprints},
+                                   Key{"replicas", &GuardSpec::replicas},
+                                   Key{"recompute", &GuardSpec::recompute},
+                                   Key{"checksums", &GuardSpec::checksums},
+                                   Key{"on_alarm", &GuardSpec::on_alarm},
+                                   Key{"rollback_every", &GuardSpec::rollback_every}};
 
 }  // namespace
 
@@ -90,18 +98,28 @@ Json to_json(const ScheduleSpec& schedule) {
 
 std::vector<std::pair<Guard, double>> GuardSpec::chosen() const {
   std::vector<std::pair<Guard, double>> list;
-  const auto add = [&list](Guard guard, double value, bool has_limit) {
-    if (value > 0) list.emplace_back(guard, has_limit ? value : 0);
+  const auto add = [&list](Guard guard, auto value) {
+    if (value != decltype(value){})
+      list.emplace_back(guard, has_limit(guard) ? static_cast<double>(value) : 0);
   };
-  add(Guard::nonfinite, nonfinite ? 1 : 0, false);
-  add(Guard::loss_spike, loss_spike, true);
-  add(Guard::gradient_norm, gradient_norm, true);
-  add(Guard::gradient_jump, gradient_jump, true);
-  add(Guard::moment_bound, moment_bound ? 1 : 0, false);
-  add(Guard::update_bound, update_bound ? 1 : 0, false);
-  add(Guard::fingerprints, fingerprints ? 1 : 0, false);
-  add(Guard::checksums, checksums ? 1 : 0, false);
+  add(Guard::nonfinite, nonfinite);
+  add(Guard::loss_spike, loss_spike);
+  add(Guard::gradient_norm, gradient_norm);
+  add(Guard::gradient_jump, gradient_jump);
+  add(Guard::activation_range, activation_range);
+  add(Guard::moment_bound, moment_bound);
+  add(Guard::update_bound, update_bound);
+  add(Guard::update_jump, update_jump);
+  add(Guard::fingerprints, fingerprints);
+  add(Guard::replicas, replicas);
+  add(Guard::recompute, recompute);
+  add(Guard::checksums, checksums);
   return list;
+}
+
+bool has_limit(Guard guard) noexcept {
+  return guard == Guard::loss_spike || guard == Guard::gradient_norm || guard == Guard::gradient_jump ||
+         guard == Guard::activation_range || guard == Guard::update_jump;
 }
 
 std::string needs_adam(Guard guard, const OptimizerSpec& optimizer) {
@@ -119,6 +137,11 @@ GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
   for (const auto& [guard, limit] : guards.chosen()) {
     if (const std::string why = needs_adam(guard, optimizer); !why.empty())
       fail(ErrorCode::bad_input, "{}: {}", part.where(name_of(guard)), why);
+  }
+  if (guards.on_alarm == OnAlarm::clip && guards.activation_range == 0) {
+    fail(ErrorCode::bad_input,
+         "{}: clips what activation_range finds; add that guard, or choose another action",
+         part.where("on_alarm"));
   }
   if (guards.rollback_every != 1 && guards.on_alarm != OnAlarm::rollback) {
     fail(ErrorCode::bad_input, "{}: is for \"on_alarm\": \"rollback\"; add that, or remove the key",

@@ -56,26 +56,35 @@ struct ScheduleSpec {
 
 /// Checks that a run makes of itself; all off by default (docs/training.md, "Guards").
 struct GuardSpec {
-  bool nonfinite = false;     ///< loss, and state after a step
-  double loss_spike = 0;      ///< > 0: a loss beyond this many times the mean of the last losses
-  double gradient_norm = 0;   ///< > 0: a larger total 2-norm of the gradients
-  double gradient_jump = 0;   ///< > 0: a norm beyond this many times the mean of the last norms
-  bool moment_bound = false;  ///< He et al., ISCA 2023: bound on the optimizer's first moment
-  bool update_bound = false;  ///< adam, adamw: the most that a step can move an element
-  bool fingerprints = false;  ///< state that changes between two steps
-  bool checksums = false;     ///< every tensor's CRC-32C when a file is loaded
+  bool nonfinite = false;       ///< loss, and state after a step
+  double loss_spike = 0;        ///< > 0: a loss beyond this many times the mean of the last losses
+  double gradient_norm = 0;     ///< > 0: a larger total 2-norm of the gradients
+  double gradient_jump = 0;     ///< > 0: a norm beyond this many times the mean of the last norms
+  double activation_range = 0;  ///< > 0: an output beyond this many times the largest one so far
+  bool moment_bound = false;    ///< He et al., ISCA 2023: bound on the optimizer's first moment
+  bool update_bound = false;    ///< adam, adamw: the most that a step can move an element
+  double update_jump = 0;       ///< > 0: a parameter's update beyond this many times its last ones
+  bool fingerprints = false;    ///< state that changes between two steps
+  bool replicas = false;        ///< parameters that differ between replicas after a step
+  bool recompute = false;       ///< every step is computed twice, and both results are compared
+  bool checksums = false;       ///< every tensor's CRC-32C when a file is loaded
   OnAlarm on_alarm = OnAlarm::record;
   std::int64_t rollback_every = 1;  ///< rollback: steps from one kept state to the next
-  /// Whether an alarm changes what the run does next.
-  [[nodiscard]] bool act() const noexcept {
+  /// Whether an alarm has the run go back.
+  [[nodiscard]] bool go_back() const noexcept {
     return on_alarm == OnAlarm::skip || on_alarm == OnAlarm::rollback;
   }
+  /// Whether an alarm changes what the run computes.
+  [[nodiscard]] bool act() const noexcept { return go_back() || on_alarm == OnAlarm::clip; }
   /// The guards that are on, each with its factor or limit; 0 if it has none.
   [[nodiscard]] std::vector<std::pair<Guard, double>> chosen() const;
   /// Whether some guard is on.
   [[nodiscard]] bool any() const { return !chosen().empty(); }
   bool operator==(const GuardSpec&) const = default;
 };
+
+/// Whether the guard has a factor or a limit.
+[[nodiscard]] bool has_limit(Guard guard) noexcept;
 
 /// Why the guard does not go with the optimizer; "" if it does.
 [[nodiscard]] std::string needs_adam(Guard guard, const OptimizerSpec& optimizer);

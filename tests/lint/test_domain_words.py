@@ -17,6 +17,7 @@ ALLOWED = {
     "src/record/propagation_report.cpp: key step",
     "src/spec/exec_runner.cpp: text nan",
     "tools/bitrift/checkpoint/inject.cpp: name replica",
+    "tools/bitrift/checkpoint/inject.cpp: name replicas",
     "tools/bitrift-train/guard_options.cpp: text none",
     "tools/bitrift/analyze.cpp: name tensor",
 }

@@ -46,7 +46,7 @@ ORDER: dict[str, list[str]] = {
     "integrity": ["seal", "."],
     "design": ["kind", "."],
     "nn": ["layer", "vision", "text", "."],
-    "train": ["fault", "step", "parallel", "state", "golden", "recover", "describe", "run", "serve"],
+    "train": ["fault", "step", "parallel", "state", "guard", "golden", "recover", "describe", "run", "serve"],
     "analyze": ["rates", "verdict", "views", "guards", ".", "process", "across"],
     "campaign": ["journal", "plan", "launch", "worker", "progress", "folder", "shard", "driver", "commands"],
     "study": ["row", "reader", "part", "replay", "kill", "state", "cost", "policy", "."],

@@ -214,6 +214,34 @@ def test_a_module_that_is_called_twice_counts_its_calls() -> None:
             assert model(x).equal(expected + 1)
 
 
+def test_several_bits_of_an_update_are_flipped_in_the_same_update() -> None:
+    """Taking the difference again after each flip would round it."""
+    torch.manual_seed(3)
+    layer = torch.nn.Linear(4, 2)
+    model = torch.nn.Sequential(layer)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    before = layer.weight.detach().clone()
+    texts = ["update:0.weight@1:0.0.5.3", "update:0.weight@1:0.0.5.22", "update:0.weight@1:0.0.6.25"]
+    faults = [fault_of(text) for text in texts]
+    with Strikes(faults, {"model": model, "optimizer": optimizer}) as strikes, strikes.epoch():
+        model(torch.linspace(-1, 1, 12).view(3, 4)).square().sum().backward()
+        gradient = layer.weight.grad
+        assert gradient is not None
+        optimizer.step()
+    altered = strikes.altered()
+    after = before - 1e-4 * gradient
+    added = (after - before).view(-1)
+    flat = added.view(torch.int32)
+    expected = [int(flat[5]), int(flat[5]) ^ 1 << 3, int(flat[5]) ^ 1 << 3 ^ 1 << 22]
+    assert [int(one["old"], 16) for one in altered] == [value % (1 << 32) for value in (*expected[:2], int(flat[6]))]
+    assert int(altered[1]["new"], 16) == expected[2] % (1 << 32)
+    flat[5] = expected[2]
+    flat[6] ^= 1 << 25
+    for place in (5, 6):
+        after.view(-1)[place] = before.view(-1)[place] + added[place]
+    assert torch.equal(layer.weight.detach(), after)
+
+
 def test_names_say_which_of_several_models() -> None:
     one, two = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(2))
     fault = [fault_of("update:0.bias@1:0.0.0.1")]

@@ -11,6 +11,10 @@ namespace bitrift::cli {
 namespace {
 
 constexpr std::size_t most_lines = 10;
+constexpr const char* guards_in_words =
+    "nonfinite, checksums, moment_bound, update_bound, fingerprints, replicas, recompute, "
+    "loss_spike=FACTOR, gradient_jump=FACTOR, activation_range=FACTOR, update_jump=FACTOR or "
+    "gradient_norm=LIMIT";
 
 double value_of(const std::string& text, record::Guard guard, double above) {
   const std::size_t cut = text.find('=');
@@ -31,14 +35,8 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
     return;
   }
   const auto guard = find_named<record::Guard>(text.substr(0, text.find('=')));
-  const bool measures = guard == record::Guard::loss_spike || guard == record::Guard::gradient_norm ||
-                        guard == record::Guard::gradient_jump;
-  if (!guard || (!measures && text.find('=') != std::string::npos)) {
-    fail(ErrorCode::bad_input,
-         "--guard {}: expected none, nonfinite, checksums, moment_bound, update_bound, fingerprints, "
-         "loss_spike=FACTOR, gradient_jump=FACTOR or gradient_norm=LIMIT",
-         text);
-  }
+  if (!guard || (!record::has_limit(*guard) && text.find('=') != std::string::npos))
+    fail(ErrorCode::bad_input, "--guard {}: expected none, {}", text, guards_in_words);
   if (const std::string why = record::needs_adam(*guard, spec.optimizer); !why.empty())
     fail(ErrorCode::bad_input, "--guard {}: {}", text, why);
   switch (*guard) {
@@ -63,6 +61,18 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
     case record::Guard::update_bound:
       guards.update_bound = true;
       return;
+    case record::Guard::update_jump:
+      guards.update_jump = value_of(text, *guard, 1);
+      return;
+    case record::Guard::activation_range:
+      guards.activation_range = value_of(text, *guard, 1);
+      return;
+    case record::Guard::replicas:
+      guards.replicas = true;
+      return;
+    case record::Guard::recompute:
+      guards.recompute = true;
+      return;
     case record::Guard::fingerprints:
       guards.fingerprints = true;
   }
@@ -73,9 +83,7 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
 void add_guard_options(CLI::App* command, GuardArguments& arguments) {
   command->add_option(
       "--guard", arguments.guards,
-      "Enable a guard: nonfinite, checksums, moment_bound, update_bound, fingerprints, "
-      "loss_spike=FACTOR, gradient_jump=FACTOR or gradient_norm=LIMIT; none: disable those in "
-      "the spec; repeatable");
+      fmt::format("Enable a guard: {}; none: disable those in the spec; repeatable", guards_in_words));
   command->add_option("--on-alarm", arguments.on_alarm, "Action on an alarm (default: record)")
       ->check(one_of<record::OnAlarm>());
   command
@@ -88,6 +96,8 @@ void choose_guards(const GuardArguments& arguments, record::TrainingSpec& spec) 
   for (const std::string& text : arguments.guards) choose_guard(text, spec);
   record::GuardSpec& guards = spec.guards;
   if (arguments.on_alarm) guards.on_alarm = parse_named<record::OnAlarm>(*arguments.on_alarm);
+  if (guards.on_alarm == record::OnAlarm::clip && guards.activation_range == 0)
+    fail(ErrorCode::bad_input, "--on-alarm clip needs --guard activation_range=FACTOR, which says how far");
   if (guards.on_alarm != record::OnAlarm::rollback) guards.rollback_every = 1;
   if (!arguments.rollback_every) return;
   if (guards.on_alarm != record::OnAlarm::rollback)

@@ -99,7 +99,7 @@ class Strikes(Watch):
         self._step = 1
         self._calls: Counter[str] = Counter()  # forward or backward passes of this step, by name
         self._entered = 0  # the last step whose first forward pass has begun
-        self._before: list[tuple[Fault, torch.Tensor, torch.Tensor]] = []
+        self._before: list[tuple[list[Fault], torch.Tensor, torch.Tensor]] = []
         self._altered: dict[int, dict[str, Any]] = {}  # by position in `faults`
         self._sizes: dict[int, int] = {}  # of the tensor that was struck first, by the same
         self._faults = list(faults)
@@ -205,18 +205,21 @@ class Strikes(Watch):
 
     def _before_step(self, faults: list[Fault], optimizer: torch.optim.Optimizer, *_: Any) -> None:
         own = {id(value) for group in optimizer.param_groups for value in group["params"]}
-        for fault in faults:
-            value = self.parameters[fault.tensor]
-            if fault.strikes(self._step) and id(value) in own:
-                self._before.append((fault, value, value.detach().clone()))
+        due = [fault for fault in faults if fault.strikes(self._step)]
+        for name in dict.fromkeys(fault.tensor for fault in due):
+            value = self.parameters[name]
+            if id(value) in own:
+                here = [fault for fault in due if fault.tensor == name]
+                self._before.append((here, value, value.detach().clone()))
 
     def _took_step(self, *_: Any) -> None:
         with torch.no_grad():
-            for fault, value, before in self._before:
+            for faults, value, before in self._before:
                 added = value.detach() - before
-                self._strike(fault, added)
                 struck = torch.zeros(added.numel(), dtype=torch.bool, device=added.device)
-                struck[torch.tensor(fault.places(added.numel()), device=added.device)] = True
+                for fault in faults:
+                    self._strike(fault, added)
+                    struck[torch.tensor(fault.places(added.numel()), device=added.device)] = True
                 value.copy_(torch.where(struck.view_as(added), before + added, value.detach()))
         self._before = []
         self._calls.clear()

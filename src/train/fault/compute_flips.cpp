@@ -65,20 +65,18 @@ class ComputeFlips::Tap : public nn::OutputTap {
       : flips_(flips), activations_(std::move(activations)), gradients_(std::move(gradients)) {}
 
   torch::Tensor output(const std::string& layer, torch::Tensor y) override {
-    for (const std::size_t fault : activations_) {
-      if (flips_.faults_[fault].tensor != layer) continue;
-      y = y.clone();
-      flips_.strike(fault, y.detach());
-    }
-    for (const std::size_t fault : gradients_) {
-      if (flips_.faults_[fault].tensor != layer || !y.requires_grad()) continue;
-      y.register_hook([&flips = flips_, fault](const torch::Tensor& gradient) {
+    const std::vector<std::size_t> activations = flips_.naming(activations_, layer);
+    if (!activations.empty()) y = y.clone();
+    for (const std::size_t fault : activations) flips_.strike(fault, y.detach());
+    const std::vector<std::size_t> gradients = flips_.naming(gradients_, layer);
+    if (!gradients.empty() && y.requires_grad()) {
+      y.register_hook([&flips = flips_, gradients](const torch::Tensor& gradient) {
         torch::Tensor altered = gradient.detach().clone();
-        flips.strike(fault, altered);
+        for (const std::size_t fault : gradients) flips.strike(fault, altered);
         return altered;
       });
     }
-    return y;
+    return flips_.watcher_ == nullptr ? y : flips_.watcher_->output(layer, std::move(y));
   }
 
  private:
@@ -115,11 +113,19 @@ bool ComputeFlips::spent(const ComputeFault& fault) const {
   return fault.lasting != 0 && known != altered_.end() && known->times >= fault.lasting;
 }
 
+std::vector<std::size_t> ComputeFlips::naming(const std::vector<std::size_t>& faults,
+                                              const std::string& tensor) const {
+  std::vector<std::size_t> found;
+  std::ranges::copy_if(faults, std::back_inserter(found),
+                       [&](std::size_t fault) { return faults_[fault].tensor == tensor; });
+  return found;
+}
+
 nn::OutputTap* ComputeFlips::tap(int replica, std::int64_t micro_batch) {
-  if (!near_) return nullptr;
+  if (!near_) return watcher_;
   std::vector<std::size_t> activations = here(ComputeSite::activation, replica, micro_batch);
   std::vector<std::size_t> gradients = here(ComputeSite::gradient, replica, micro_batch);
-  if (activations.empty() && gradients.empty()) return nullptr;
+  if (activations.empty() && gradients.empty()) return watcher_;
   tap_ = std::make_shared<Tap>(*this, std::move(activations), std::move(gradients));
   return tap_.get();
 }
@@ -147,17 +153,14 @@ void ComputeFlips::note(std::size_t fault, AlteredValue altered) {
 
 void ComputeFlips::strike_where(ComputeSite site, int replica, const std::string& key,
                                 const torch::Tensor& values) {
-  for (const std::size_t fault : here(site, replica, 0)) {
-    if (faults_[fault].tensor == key) strike(fault, values.detach());
-  }
+  for (const std::size_t fault : naming(here(site, replica, 0), key)) strike(fault, values.detach());
 }
 
 void ComputeFlips::keep_before_update(int replica, const std::string& key, const torch::Tensor& parameter) {
   const torch::NoGradGuard no_grad;
-  for (const std::size_t fault : here(ComputeSite::update, replica, 0)) {
-    if (faults_[fault].tensor == key)
-      updates_.push_back({fault, parameter.detach(), parameter.detach().clone()});
-  }
+  std::vector<std::size_t> faults = naming(here(ComputeSite::update, replica, 0), key);
+  if (!faults.empty())
+    updates_.push_back({std::move(faults), parameter.detach(), parameter.detach().clone()});
 }
 
 // Only the elements that are struck change: the others keep what the optimizer wrote, whose last bit a
@@ -165,11 +168,13 @@ void ComputeFlips::keep_before_update(int replica, const std::string& key, const
 void ComputeFlips::strike_updates() {
   const torch::NoGradGuard no_grad;
   for (const Update& update : std::exchange(updates_, {})) {
-    const ComputeFault& one = faults_[update.fault];
     const torch::Tensor added = update.parameter - update.before;
-    strike(update.fault, added);
     torch::Tensor struck = torch::zeros({added.numel()}, torch::kBool);
-    for (const std::int64_t at : struck_by(one, added.numel())) struck.data_ptr<bool>()[at] = true;
+    for (const std::size_t fault : update.faults) {
+      strike(fault, added);
+      for (const std::int64_t at : struck_by(faults_[fault], added.numel()))
+        struck.data_ptr<bool>()[at] = true;
+    }
     struck = struck.view(added.sizes()).to(added.device());
     update.parameter.copy_(torch::where(struck, update.before + added, update.parameter));
   }

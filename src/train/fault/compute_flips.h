@@ -21,6 +21,8 @@ class ComputeFlips {
  public:
   /// The faults of this run, of all ranks. The effects of earlier ones are forgotten.
   void arm(std::vector<record::ComputeFault> faults);
+  /// Sees the outputs of layers in training, as the layers after them do; nullptr: nobody. Not owned.
+  void show_outputs_to(nn::OutputTap* watcher) noexcept { watcher_ = watcher; }
   /// The current step of this run, 1-based.
   void at_step(std::int64_t step);
 
@@ -29,7 +31,7 @@ class ComputeFlips {
     if (near_) strike_where(record::ComputeSite::parameter, replica, key, value);
   }
   /// For the forward pass of a micro-batch: strikes its outputs, and in the backward pass the gradients of
-  /// these. nullptr if none is to be struck in this step. Valid until the next call.
+  /// these. The watcher if none is to be struck in this step. Valid until the next call.
   [[nodiscard]] nn::OutputTap* tap(int replica, std::int64_t micro_batch);
   /// The gradient of a parameter is complete on this replica; it is struck in place.
   void weight_gradient(int replica, const std::string& key, const torch::Tensor& gradient) {
@@ -57,12 +59,15 @@ class ComputeFlips {
   class Tap;
   friend class Tap;
   struct Update {
-    std::size_t fault;  // its index
+    std::vector<std::size_t> faults;  // their indices
     torch::Tensor parameter, before;
   };
   [[nodiscard]] std::vector<std::size_t> here(record::ComputeSite site, int replica,
                                               std::int64_t micro_batch) const;
   [[nodiscard]] bool spent(const record::ComputeFault& fault) const;
+  /// Those of them that name this tensor.
+  [[nodiscard]] std::vector<std::size_t> naming(const std::vector<std::size_t>& faults,
+                                                const std::string& tensor) const;
   void strike(std::size_t fault, const torch::Tensor& values);
   void strike_where(record::ComputeSite site, int replica, const std::string& key,
                     const torch::Tensor& values);
@@ -74,6 +79,7 @@ class ComputeFlips {
   std::vector<record::AlteredValue> altered_;
   std::vector<Update> updates_;
   std::shared_ptr<nn::OutputTap> tap_;
+  nn::OutputTap* watcher_ = nullptr;
   std::int64_t step_ = 0;
   bool near_ = false;  // some fault strikes in this step
 };

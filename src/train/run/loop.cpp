@@ -22,6 +22,7 @@ Loop::Loop(TrainerState& state, const RunOptions& options)
       options_(options),
       golden_(state, options.keep_golden),
       rollback_(state, !options.failed_links.empty()),
+      recompute_(state),
       checkpoints_(state, options_) {
   run_.result.id = options.id;
   run_.result.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
@@ -34,6 +35,7 @@ record::RunResult Loop::run() {
     run_.first_epoch = progress().epoch;
     begin_trace();
     states_->after(0);
+    state_.guards.remember(state_.session(), progress().step);
     run_.at.next = done() ? Next::evaluate : Next::step;
     checkpoints_.note_start_file(run_.at, [&] { return ledger(); });
     if (options_.before_first_step) options_.before_first_step();
@@ -139,7 +141,7 @@ void Loop::step() {
   // The cost of the training itself, with or without bitrift: everything else is the cost of the harness.
   const double before = run_.result.seconds;
   const bool leave = options_.asked_to_leave && options_.asked_to_leave();
-  const StepResult made = timed([&] { return state_.step(batch, leave); });
+  const StepResult made = timed([&] { return recompute_.step(batch, leave); });
   state_.links.failures.took(run_.result.seconds - before);
   commit(made);
 }

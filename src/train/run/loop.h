@@ -11,6 +11,7 @@
 #include "train/recover/snapshots.h"
 #include "train/run/checkpoints.h"
 #include "train/run/golden_path.h"
+#include "train/run/recompute.h"
 #include "train/run/recovery_run.h"
 #include "train/run/rollback.h"
 #include "train/run/run_options.h"
@@ -74,6 +75,7 @@ class Loop {
   std::vector<std::int64_t> batch_;  // of the last step, for the trace
   GoldenPath golden_;
   Rollback rollback_;
+  Recompute recompute_;
 
   Snapshots snapshots_;
   Checkpoints checkpoints_;

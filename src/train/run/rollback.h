@@ -14,7 +14,8 @@ namespace bitrift::train {
 /// The last two states of the run that it can go back to. All ranks do everything at the same steps.
 class Rollback {
  public:
-  /// Throws mpi::AgreedError if guards act in a run whose ranks or links may fail. loses_links: of this run.
+  /// Throws mpi::AgreedError if guards go back, or compute steps twice, in a run whose ranks or links may
+  /// fail. loses_links: of this run.
   Rollback(TrainerState& state, bool loses_links);
 
   /// Called before each step: keeps the state if that is due. Local.
@@ -30,6 +31,7 @@ class Rollback {
   struct Kept {
     RunProgress run;    // at.commits is -1: none
     std::string bytes;  // in the form of pack_state()
+    Guards::Memory memory;
     [[nodiscard]] bool any() const noexcept { return run.at.commits >= 0; }
   };
   [[nodiscard]] int tries(const RunProgress& run) const;

@@ -206,7 +206,9 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch, bool leave) {
       flips.parameter(layout().replica(), one.key, one.value);
   }
   guards.compare(session(), progress.step);
+  flips.show_outputs_to(guards.outputs());
   const std::vector<Tally> tallies = strategy().gradients(input);
+  guards.see_outputs(progress.step + 1);
   const auto& parameters = session().optimizer().parameters();
   const bool bad = scaler.active() && !scaler.unscale(parameters, progress);
   Vote mine{.bad_gradient = bad, .leave = leave};
@@ -288,11 +290,12 @@ StepResult TrainerState::pass_over(const StepResult& undone) {
 
 std::string TrainerState::settle(bool stopped) {
   const std::int64_t step = session().progress.step;
+  guards.see_replicas(session().optimizer(), layout().peers, step, settled_ == step);
   if (!stopped && parallel.resync_every > 0 && step % parallel.resync_every == 0) share_state(false);
   if (settled_ != step) guards.see_state(session(), step);
   if (settled_ != step && !stopped) guards.remember(session(), step);
   settled_ = step;
-  if (!guards.stops() && !guards.act()) return "";
+  if (!guards.stops() && !guards.go_back()) return "";
   const bool raised = guards.stops() && !guards.alarms().empty();
   const std::string mine = raised ? record::describe(guards.alarms().front()) : guards.take_new();
   for (const std::string& text : layout().world.allgather(mine)) {

@@ -159,6 +159,33 @@ def test_faults_that_last_strike_to_the_end(tmp_path: Path) -> None:
         assert altered["times"] == len(range(fault["step"], 9, 2))
 
 
+def test_random_bits_of_scattered_elements(tmp_path: Path) -> None:
+    """Each is a fault of its own in a row, in one tensor and step, and each was read back."""
+    sites = ["activation", "gradient", "weight_gradient", "update", "parameter"]
+    strata = {"fields": ["exponent"], "sites": sites, "elements": 3, "stride": "random", "bits": 4}
+    spec = SPEC | {"strata": {"compute": strata}, "arms": [{"name": "serial", "parallel": {"kind": "serial"}}]}
+    done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in read_rows(tmp_path / "run").values() if row["kind"] == "trial"]
+    assert len(rows) == 5 * SPEC["trials_per_stratum"]
+    groups = set()
+    for row in rows:
+        faults = [fault["compute"] for fault in row["faults"]]
+        where = {tuple(fault[key] for key in ("site", "tensor", "step", "replica", "micro_batch")) for fault in faults}
+        places = {(fault["element"], fault["bit"]) for fault in faults}
+        assert len(where) == 1 and len(places) == len(faults) == 12
+        assert 23 <= faults[0]["bit"] <= 30
+        assert Counter(Counter(element for element, _ in places).values()) == {4: 3}
+        groups.add((*where, *sorted(places)))
+        altered = row["result"]["altered_values"]
+        assert [one["compute"] for one in altered] == faults
+        assert all(int(one["old"], 16) ^ int(one["new"], 16) == 1 << one["compute"]["bit"] for one in altered)
+    assert len(groups) == len(rows)
+    words = [BIN / "bitrift", "analyze", tmp_path / "run", "--by", "role,bit", "--json"]
+    by_bit = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    assert sum(group["trials"] for group in by_bit["groups"]) == len(rows)
+
+
 @pytest.mark.parametrize(
     "change, says",
     [

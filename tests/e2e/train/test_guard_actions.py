@@ -136,12 +136,113 @@ def test_damage_whose_alarm_comes_a_step_later_is_undone(bases: Any, tmp_path: P
     assert struck["final_digest"] == clean["final_digest"]
 
 
+TWICE = ["--guard", "recompute", "--on-alarm", "rollback"]
+DATA2 = LAYOUTS["data2"]
+
+
+# No other guard sees a bit of a mantissa in what a step computes.
+MANTISSA = [
+    "activation:fc3@7:0.0.5.20",
+    "gradient:fc3@7:0.0.5.20",
+    "weight_gradient:fc3.bias@7:0.0.5.18",
+    "parameter:fc2.weight@7:0.0.5.9",
+]
+UPDATE = "update:fc2.weight@7:0.0.5.22"  # a sharded optimizer has none of a whole replica
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [(text, layout) for text in MANTISSA for layout in LAYOUTS] + [(UPDATE, "serial"), (UPDATE, "pipeline2")],
+)
+def test_a_step_that_is_computed_twice_shows_any_fault_that_passes(
+    bases: Any, tmp_path: Path, text: str, layout: str
+) -> None:
+    words = ["resume", bases("lenet-adam"), "--steps", STEPS, *LAYOUTS[layout]]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    watched = run(*words, "-o", tmp_path / "watched.h5", "--guard", "recompute")
+    assert "alarms" not in watched and watched["final_digest"] == clean["final_digest"]
+    bare = run(*words, "-o", tmp_path / "bare.h5", "--strike", text)
+    noted = run(*words, "-o", tmp_path / "noted.h5", "--strike", text, "--guard", "recompute")
+    assert noted["final_digest"] == bare["final_digest"] != clean["final_digest"]
+    assert {(one["guard"], one["step"]) for one in noted["alarms"]} == {("recompute", 11)}
+    struck = run(*words, "-o", tmp_path / "struck.h5", "--strike", text, *TWICE)
+    assert struck["guard_actions"] == [{"action": "rollback", "step": 11, "to": 10}]
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+    assert struck["replicas"] == clean["replicas"]
+
+
+def test_a_fault_that_lasts_strikes_both_times(bases: Any, tmp_path: Path) -> None:
+    words = ["resume", bases("lenet-adam"), "--steps", STEPS, "-o", tmp_path / "out.h5", *TWICE]
+    assert "alarms" not in run(*words, "--strike", "activation:fc1@7:0.0.5.20+permanent")
+
+
+def test_replicas_that_differ_are_seen_in_the_step_that_parts_them(bases: Any, tmp_path: Path) -> None:
+    text = "parameter:fc2.weight@7:1.0.5.3"
+    words = ["resume", bases("lenet-adam"), "--steps", STEPS, *DATA2, "--guard", "replicas"]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    assert "alarms" not in clean
+    struck = run(*words, "-o", tmp_path / "struck.h5", "--on-alarm", "rollback", "--strike", text)
+    # Of two replicas, either may be the one that is wrong.
+    assert [(one["guard"], one["step"], one["rank"]) for one in struck["alarms"]] == [
+        ("replicas", 11, 0),
+        ("replicas", 11, 1),
+    ]
+    assert struck["guard_actions"] == [{"action": "rollback", "step": 11, "to": 10}]
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+
+
+def test_a_majority_of_replicas_names_the_rank(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "s.json", LENET, SGD, batch_size=48)
+    words = ["train", spec, "--steps", 5, "--parallel", "data", "--ranks", 3, "--guard", "replicas"]
+    done = call(*words[:-2], "-o", tmp_path / "a.h5")
+    assert done.returncode == 0, done.stderr
+    words = ["resume", tmp_path / "a.h5", "--steps", 2, *words[4:], "-o", tmp_path / "b.h5"]
+    found = run(*words, "--strike", "update:fc2.weight@2:1.0.5.25")["alarms"]
+    assert [(one["guard"], one["step"], one["rank"]) for one in found] == [("replicas", 7, 1)]
+    done = call(*words, "--strike", "update:fc2.weight@2:1.0.5.25")
+    assert "guard replicas at step 7 on rank 1: its parameters differ from those of most replicas" in done.stderr
+
+
+def test_outputs_beyond_their_range_are_clipped_or_undone(bases: Any, tmp_path: Path) -> None:
+    words = ["resume", bases("lenet"), "--steps", STEPS, "--guard", "activation_range=3"]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    bare = run("resume", bases("lenet"), "--steps", STEPS, "-o", tmp_path / "bare.h5")
+    assert "alarms" not in clean and clean["final_digest"] == bare["final_digest"]
+    text = ["--strike", "activation:conv2@7:0.0.5.30"]
+    struck = run(*words, "-o", tmp_path / "struck.h5", *text, "--on-alarm", "rollback")
+    assert struck["alarms"][0]["tensor"] == "conv2" and struck["alarms"][0]["value"] > 1e30
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+    clipped = run(*words, "-o", tmp_path / "clipped.h5", *text, "--on-alarm", "clip")
+    assert clipped["guard_actions"] == [{"action": "clip", "step": 11, "to": 11}]
+    assert clipped["final_digest"] != clean["final_digest"]
+    # One output was at the limit, and nothing else was out of the ordinary.
+    far = max(
+        float(np.abs(value - tensors(tmp_path / "clean.h5")[name]).max())
+        for name, value in tensors(tmp_path / "clipped.h5").items()
+        if name.startswith("model/")
+    )
+    assert far < 0.1
+
+
+def test_a_jump_of_one_parameters_updates_is_seen(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "s.json", LENET, SGD, epochs=2)
+    run("train", spec, "-o", tmp_path / "base.h5", "--steps", 4)
+    words = ["resume", tmp_path / "base.h5", "--steps", 14, "--guard", "update_jump=20", "--on-alarm", "rollback"]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    assert "alarms" not in clean
+    struck = run(*words, "-o", tmp_path / "struck.h5", "--strike", "update:fc2.weight@12:0.0.5.30")
+    assert struck["alarms"][0]["guard"] == "update_jump" and struck["alarms"][0]["tensor"] == "model/fc2.weight"
+    assert struck["guard_actions"] == [{"action": "rollback", "step": 16, "to": 15}]
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+
+
 LLAMA = {"name": "llama", "layers": 2, "heads": 4, "kv_heads": 2, "width": 16, "context": 16, "tied": True}
 ADAMW = {"name": "adamw", "learning_rate": 0.002, "clip_norm": 1}
 # A fault, the guard that sees it in its own step, and the tensor that it names.
 SEEN = {
     "update:model.layers.0.mlp.up_proj.weight@7:0.0.5.30": ("update_bound", "model/model.layers.0.mlp.up_proj.weight"),
     "parameter:model.norm.weight@7:0.0.3.2": ("fingerprints", "model/model.norm.weight"),
+    "parameter:model.norm.weight@1:0.0.3.2": ("fingerprints", "model/model.norm.weight"),
     "gradient:model.layers.0@7:0.0.5.30": ("gradient_jump=20", ""),
 }
 
@@ -151,6 +252,8 @@ SEEN = {
 def test_damage_whose_alarm_comes_at_once_is_undone(tmp_path: Path, text: str, action: str) -> None:
     """Also by `skip`, except in a parameter, which is struck outside the step."""
     guard, tensor = SEEN[text]
+    number = int(text.rpartition("@")[2].partition(":")[0])
+    step = 10 + number
     spec = write_spec(tmp_path / "s.json", LLAMA, ADAMW, data={"name": "jargon"}, batch_size=16, epochs=1)
     run("train", spec, "-o", tmp_path / "base.h5", "--steps", 10)
     words = ["resume", tmp_path / "base.h5", "--steps", STEPS]
@@ -159,17 +262,17 @@ def test_damage_whose_alarm_comes_at_once_is_undone(tmp_path: Path, text: str, a
     assert "alarms" not in clean
     struck = run(*words, "-o", tmp_path / "struck.h5", *options, "--strike", text)
     (first, *others) = struck["alarms"]
-    assert (first["guard"], first["step"], first["tensor"]) == (guard.partition("=")[0], 17, tensor) and not others
-    assert struck["guard_actions"] == [{"action": action, "step": 17, "to": 16}]
+    assert (first["guard"], first["step"], first["tensor"]) == (guard.partition("=")[0], step, tensor) and not others
+    assert struck["guard_actions"] == [{"action": action, "step": step, "to": step - 1}]
     if action == "rollback":
         assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
         assert struck["final_digest"] == clean["final_digest"]
         return
-    run(*words[:-1], 6, "-o", tmp_path / "six.h5", *options)
-    seven = run(*words[:-1], 7, "-o", tmp_path / "seven.h5", *options, "--strike", text)
-    before, after = tensors(tmp_path / "six.h5"), tensors(tmp_path / "seven.h5")
+    run(*words[:-1], number - 1, "-o", tmp_path / "before.h5", *options)
+    skipped = run(*words[:-1], number, "-o", tmp_path / "after.h5", *options, "--strike", text)
+    before, after = tensors(tmp_path / "before.h5"), tensors(tmp_path / "after.h5")
     moved = {name for name in before if before[name].tobytes() != after[name].tobytes()}
-    assert seven["steps"] == 7 and all(name.startswith("progress/") for name in moved), moved
+    assert skipped["steps"] == number and all(name.startswith("progress/") for name in moved), moved
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -181,7 +284,8 @@ def test_no_guard_sees_anything_in_a_clean_run(tmp_path: Path, name: str, layout
     changes = changes | {"precision": precision, "epochs": 2}
     changes["data"] = changes.get("data", {"name": "digits"}) | {"train_samples": 640, "test_samples": 64}
     results = {}
-    for guards in ({}, {"update_bound": True, "fingerprints": True, "nonfinite": True}):
+    every = dict.fromkeys(("update_bound", "fingerprints", "nonfinite", "replicas", "recompute"), True)
+    for guards in ({}, every | {"activation_range": 20, "update_jump": 50}):
         spec = write_spec(tmp_path / "s.json", model, optimizer, **changes, guards=guards)
         words = ["train", spec, "--checkpoint-every", 7, *LAYOUTS[layout]]
         results[bool(guards)] = run(*words, "-o", f"{tmp_path}/{len(guards)}/")
@@ -250,6 +354,13 @@ def test_checkpoints_on_the_way_are_those_of_the_clean_run(bases: Any, tmp_path:
     [
         (["--on-alarm", "record", "--rollback-every", 2], "--rollback-every is for --on-alarm rollback"),
         (["--on-alarm", "panic"], "record"),
+        (["--on-alarm", "clip"], "--on-alarm clip needs --guard activation_range=FACTOR"),
+        (["--guard", "activation_range"], "expected activation_range=NUMBER with a number above 1"),
+        (["--guard", "replicas=2"], "expected none, nonfinite, checksums,"),
+        (
+            ["--guard", "recompute", "--parallel", "data", "--ranks", 2, "--on-failure", "shrink"],
+            "the guard recompute does not work in a run whose ranks or links may fail",
+        ),
         (
             ["--on-alarm", "skip", "--parallel", "data", "--ranks", 2, "--on-failure", "shrink"],
             "guards with on_alarm skip do not act in a run whose ranks or links may fail",

@@ -78,10 +78,27 @@ class Strike:
         return [self.element + number * self.stride for number in range(self.elements)]
 
 
-class Struck(Witness):
-    """A replica that meets a fault."""
+class Group:
+    """Faults that strike one tensor at the same time, one after the other."""
 
-    def __init__(self, spec: dict[str, Any], saved: dict[str, np.ndarray], replica: int, fault: Strike) -> None:
+    def __init__(self, text: str) -> None:
+        self.each = [Strike(part) for part in text.split()]
+        first = self.each[0]
+        self.site, self.tensor, self.replica, self.micro = first.site, first.tensor, first.replica, first.micro
+        self.due = first.due
+
+    def flip(self, values: Tensor) -> None:
+        for fault in self.each:
+            fault.flip(values)
+
+    def places(self) -> list[int]:
+        return [place for fault in self.each for place in fault.places()]
+
+
+class Struck(Witness):
+    """A replica that meets faults."""
+
+    def __init__(self, spec: dict[str, Any], saved: dict[str, np.ndarray], replica: int, fault: Group) -> None:
         super().__init__(spec, saved, replica)
         self.replica, self.fault = replica, fault
         self.number, self.forwards, self.training = 0, 0, False
@@ -164,14 +181,16 @@ def struck_run(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     (folder / "spec.json").write_text(json.dumps(spec))
     run("train", folder / "spec.json", "-o", folder / "start.h5", "--steps", 2, *layout)
-    options = ("-o", folder / "end.h5", "--trace", folder / "trace.jsonl", "--strike", text)
+    options = ["-o", folder / "end.h5", "--trace", folder / "trace.jsonl"]
+    for one in text.split():
+        options += ["--strike", one]
     result = run("resume", folder / "start.h5", "--steps", 4, *layout, *options)
     return result, read_trace(folder / "trace.jsonl")[1]
 
 
 def check(folder: Path, spec: dict[str, Any], text: str, replicas: int, parts: int, layout: tuple[object, ...]) -> None:
     result, steps = struck_run(folder, spec, text, layout)
-    fault = Strike(text)
+    fault = Group(text)
     saved, finished = tensors(folder / "start.h5"), tensors(folder / "end.h5")
     witnesses = [Struck(spec, saved, replica, fault) for replica in range(replicas)]
     for number, step in enumerate(steps, 1):
@@ -185,10 +204,10 @@ def check(folder: Path, spec: dict[str, Any], text: str, replicas: int, parts: i
             averaged(witnesses)
         for one in witnesses:
             one.update()
-    (seen,) = result["altered_values"]
-    assert seen.pop("compute")["tensor"] == fault.tensor
-    assert seen == fault.seen
-    assert int(seen["old"], 16) ^ int(seen["new"], 16) == 1 << fault.bit
+    for seen, one in zip(result["altered_values"], fault.each, strict=True):
+        assert seen.pop("compute")["tensor"] == one.tensor
+        assert seen == one.seen
+        assert int(seen["old"], 16) ^ int(seen["new"], 16) == 1 << one.bit
     for replica, witness in enumerate(witnesses):
         witness.check_state(finished, replica)
 
@@ -212,6 +231,12 @@ SERIAL: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (GPT, ADAMW, "fp32", "weight_gradient:transformer.wte.weight@2:0.0.1000.30"),
     (GPT, ADAMW, "autocast-bf16", "activation:transformer.h.1@2:0.1.1000.29"),
     (LENET, SGD, "fp32", "parameter:conv2.weight@2:0.0.77.29"),
+    (LENET, SGD, "fp32", "activation:fc1@2:0.1.60.28 activation:fc1@2:0.1.60.13 activation:fc1@2:0.1.901.31"),
+    (LENET, SGD, "fp32", "gradient:fc1@2:0.1.60.28 gradient:fc1@2:0.1.60.13 gradient:fc1@2:0.1.901.31"),
+    (LENET, ADAMW, "fp32", "weight_gradient:fc2.bias@2:0.0.6.28 weight_gradient:fc2.bias@2:0.0.6.3"),
+    (LENET, ADAMW, "fp32", "update:fc2.weight@2:0.0.6.27 update:fc2.weight@2:0.0.6.3 update:fc2.weight@2:0.0.9.22"),
+    (LLAMA, ADAMW, "bf16", "update:model.norm.weight@2:0.0.6.12 update:model.norm.weight@2:0.0.6.3"),
+    (LENET, SGD, "fp32", "parameter:fc2.bias@2:0.0.6.28 parameter:fc2.bias@2:0.0.6.3"),
     (LENET, ADAMW, "fp64", "parameter:fc1.weight@1:0.0.7679.60*3/7"),
     (GPT, ADAMW, "bf16", "parameter:transformer.h.1.mlp.c_fc.weight@3:0.0.500.12"),
     (LLAMA, ADAMW, "autocast-bf16", "parameter:model.embed_tokens.weight@2:0.0.1599.29"),

@@ -1,4 +1,4 @@
-#include "train/run/guards.h"
+#include "train/guard/guards.h"
 
 #include <cmath>
 #include <limits>
@@ -185,6 +185,39 @@ TEST(Guards, AJumpIsAboveTheFactorTimesTheMeanOfTheNorms) {
   Guards excused(spec_with(on), 0, true);
   excused.see_gradient_norm(infinite, progress);
   EXPECT_EQ(excused.count(), 0);
+}
+
+TEST(OutputRanges, AStepBeyondTheFactorDoesNotWidenTheRange) {
+  OutputRanges ranges(2, false);
+  const auto see = [&](double value) {
+    const torch::Tensor y = torch::full({2, 3}, value);
+    EXPECT_TRUE(ranges.output("fc", y).is_same(y));
+    return ranges.end_step();
+  };
+  EXPECT_TRUE(see(-100).empty()) << "nothing is known before the first step";
+  EXPECT_TRUE(see(200).empty()) << "equal to the limit is inside";
+  const auto found = see(-401);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].layer, "fc");
+  EXPECT_EQ(found[0].value, 401);
+  EXPECT_EQ(found[0].limit, 400);
+  EXPECT_EQ(see(401).size(), 1U);
+  EXPECT_EQ(see(std::nan("")).size(), 1U);
+  EXPECT_EQ(see(infinite).size(), 1U);
+  EXPECT_TRUE(see(400).empty());
+  EXPECT_EQ(ranges.ranges.at("fc").before, 400);
+}
+
+TEST(OutputRanges, ClipsToTheLimitAndPassesNoGradientThere) {
+  OutputRanges ranges(2, true);
+  (void)ranges.output("fc", torch::ones({4}));
+  (void)ranges.end_step();
+  const torch::Tensor x =
+      torch::tensor({1.5, -7.0, std::nan(""), infinite}, torch::kFloat32).requires_grad_(true);
+  const torch::Tensor y = ranges.output("fc", x * 1);
+  EXPECT_TRUE(torch::equal(y.detach(), torch::tensor({1.5F, -2.0F, 0.0F, 2.0F})));
+  y.sum().backward();
+  EXPECT_TRUE(torch::equal(x.grad(), torch::tensor({1.0F, 0.0F, 0.0F, 0.0F})));
 }
 
 record::OptimizerSpec adam(double beta1, double beta2) {

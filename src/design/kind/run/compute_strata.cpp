@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/number/number_format.h"
+#include "core/permutation.h"
+#include "core/philox.h"
 #include "core/text/glob.h"
 #include "design/kind/bit_strata.h"
 #include "design/kind/run/recoveries.h"
@@ -22,6 +24,9 @@ using record::Json;
 constexpr const char* unreached = "canary:compute-unreached";
 constexpr const char* all_outputs = "canary:compute-all";
 constexpr const char* permanent = "permanent";
+constexpr const char* anywhere = "random";
+// Each is a fault of its own in a row of the journal.
+constexpr std::int64_t most_flips = 1000;
 
 // At each site a whole tensor is struck: one number may change nothing, such as an output of 3 that becomes 0
 // where another class has a probability of 1.
@@ -56,6 +61,22 @@ std::string layer_of(const std::string& tensor, const ComputeMap& map) {
   return found;
 }
 
+// So many different numbers below `size`, the first of which is given. The others are random, or each of them
+// is `stride` after the one before it.
+std::vector<std::uint64_t> numbers_with(std::uint64_t first, std::uint64_t count, std::uint64_t size,
+                                        bool random, std::uint64_t stride, std::uint64_t key) {
+  std::vector<std::uint64_t> numbers = {first};
+  if (!random) {
+    while (numbers.size() < count) numbers.push_back((numbers.back() + stride % size) % size);
+    return numbers;
+  }
+  const Permutation order(size, key);
+  for (std::uint64_t i = 0; numbers.size() < count; ++i) {
+    if (order(i) != first) numbers.push_back(order(i));
+  }
+  return numbers;
+}
+
 const char* what_is(ComputeSite site) {
   constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
                                 "gradients of parameters on one replica", "updates of parameters",
@@ -74,6 +95,8 @@ Json ComputeStrata::to_json() const {
   if (every != 1) value["every"] = every;
   if (elements != 1) value["elements"] = elements;
   if (stride != 1) value["stride"] = stride;
+  if (scattered) value["stride"] = anywhere;
+  if (bits != 1) value["bits"] = bits;
   if (paired) value["paired"] = true;
   if (computations) value["computations"] = record::to_json(*computations);
   return {{"compute", value}};
@@ -213,11 +236,17 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
                      : lasting > 1 ? fmt::format(", in {} steps", lasting)
                                    : "";
   if (every != 1) when += fmt::format(", one in {}", every);
-  if (elements != 1) when += fmt::format(", and in the {} elements from there, {} apart", elements, stride);
+  if (scattered) {
+    when += fmt::format(", and in {} more elements anywhere in the tensor", elements - 1);
+  } else if (elements != 1) {
+    when += fmt::format(", and in the {} elements from there, {} apart", elements, stride);
+  }
+  const std::string more = bits == 1 ? "" : fmt::format(" and {} other random bits of it", bits - 1);
+  if (bits != 1 && elements != 1) when += fmt::format(", in each of which {} random bits flip", bits);
   said.faults[""] = fmt::format(
-      "a flip of one bit of a number while it is computed, chosen uniformly from the {}{} of all numbers "
+      "a flip of one bit{} of a number while it is computed, chosen uniformly from the {}{} of all numbers "
       "among {}{}, in {}{}{}{}",
-      size_text(size), bits_text(fields), in_words(names, "and"), which, steps ? "" : "all ",
+      more, size_text(size), bits_text(fields), in_words(names, "and"), which, steps ? "" : "all ",
       steps_text(steps), except, when);
   said.rates = rate_of_uniform("bit", "bits of numbers that a step computes");
   said.limits = {
@@ -241,7 +270,16 @@ Strata compute_strata_from(const record::Document& document) {
   if (value.contains("lasting")) strata.lasting = lasting_from(document, value["lasting"]);
   strata.every = value.value("every", strata.every);
   strata.elements = value.value("elements", strata.elements);
-  strata.stride = value.value("stride", strata.stride);
+  strata.scattered = value.contains("stride") && value["stride"].is_string();
+  if (strata.scattered) {
+    if (value["stride"] != anywhere) {
+      fail(ErrorCode::bad_input, "{}: expected a number of elements or \"{}\"; found {}",
+           document.where("/strata/compute/stride"), anywhere, value["stride"].dump());
+    }
+  } else {
+    strata.stride = value.value("stride", strata.stride);
+  }
+  strata.bits = value.value("bits", strata.bits);
   strata.paired = value.value("paired", strata.paired);
   if (value.contains("computations"))
     strata.computations = record::compute_map_from_json(value["computations"]);
@@ -257,10 +295,15 @@ Strata compute_strata_from(const record::Document& document) {
          "site 'parameter' out",
          document.where("/strata/compute/lasting"));
   }
-  if (strata.stride != 1 && strata.elements == 1) {
+  if ((strata.stride != 1 || strata.scattered) && strata.elements == 1) {
     fail(ErrorCode::bad_input,
          "{}: how far apart elements are means nothing for one element; give strata.compute.elements, too",
          document.where("/strata/compute/stride"));
+  }
+  if ((strata.bits != 1 || strata.scattered) && strata.elements > most_flips / strata.bits) {
+    fail(ErrorCode::bad_input,
+         "{}: a fault flips at most {} bits that are random; ask for fewer elements or bits",
+         document.where("/strata/compute/elements"), most_flips);
   }
   check_fields(document, "/strata/compute/fields", strata.fields);
   return strata;
@@ -275,6 +318,8 @@ ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field,
          "strata.compute.sites");
   }
   const StepRange range = drawn_steps(strata.steps, map.steps_per_epoch, epochs, "strata.compute.steps");
+  scattered_ = strata.scattered;
+  bits_ = static_cast<std::uint64_t>(strata.bits);
   first_ = {.site = site,
             .lasting = strata.lasting,
             .every = strata.every,
@@ -294,6 +339,18 @@ ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field,
     fail(ErrorCode::bad_input, "it holds more than 2^53 bits; name fewer steps or tensors");
 }
 
+void ComputePopulation::check_fits(const ComputeMap::Tensor& tensor) const {
+  if (const std::int64_t most = first_.most_elements(tensor.elements); first_.elements > most) {
+    fail(ErrorCode::bad_input, "strata.compute.elements is {}, but {} has {}{}; name other tensors",
+         first_.elements, tensor.name, most,
+         most == tensor.elements ? "" : fmt::format(" that are {} apart", first_.stride));
+  }
+  if (bits_ > static_cast<std::uint64_t>(highest_bit(tensor)) + 1) {
+    fail(ErrorCode::bad_input, "strata.compute.bits is {}, but a number of {} has {}; name other tensors",
+         bits_, tensor.name, highest_bit(tensor) + 1);
+  }
+}
+
 void ComputePopulation::find_tensors(const std::string& field, const ComputeStrata& strata,
                                      const ComputeMap& map) {
   const auto asked = [&](const std::string& name) {
@@ -304,16 +361,14 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
   for (const ComputeMap::Tensor& tensor : map.at(first_.site)) {
     if (!asked(tensor.name)) continue;
     found = true;
-    if (const std::int64_t most = first_.most_elements(tensor.elements); first_.elements > most) {
-      fail(ErrorCode::bad_input, "strata.compute.elements is {}, but {} has {}{}; name other tensors",
-           first_.elements, tensor.name, most,
-           most == tensor.elements ? "" : fmt::format(" that are {} apart", first_.stride));
-    }
-    const std::vector<unsigned> bits = bit_field(number_format(tensor.dtype).value(), field);
+    check_fits(tensor);
+    const NumberFormat format = number_format(tensor.dtype).value();
+    const std::vector<unsigned> bits = bit_field(format, field);
     if (bits.empty()) continue;
     const auto elements = static_cast<std::uint64_t>(tensor.elements);
     const auto passes = static_cast<std::uint64_t>(tensor.passes);
-    tensors_.push_back({tensor.name, layer_of(tensor.name, map), bits, elements, passes, cells_});
+    const auto width = static_cast<unsigned>(format.bytes) * 8;
+    tensors_.push_back({tensor.name, layer_of(tensor.name, map), bits, width, elements, passes, cells_});
     cells_ += elements * bits.size() * passes;
   }
   if (!found) {
@@ -331,12 +386,40 @@ std::vector<TensorMembers> ComputePopulation::computed() const {
   return all;
 }
 
+record::Faults ComputePopulation::member(std::uint64_t index, std::size_t) const {
+  const ComputeFault first = at(index);
+  if (bits_ == 1 && !scattered_) return std::vector{first};
+  const Tensor& tensor = tensor_of(index);
+  const std::uint64_t key = random_u64(derive_key(0, "compute-group"), index, 0);
+  const auto elements = numbers_with(static_cast<std::uint64_t>(first.element),
+                                     static_cast<std::uint64_t>(first.elements), tensor.elements, scattered_,
+                                     static_cast<std::uint64_t>(first.stride), random_u64(key, 0, 0));
+  std::vector<ComputeFault> group;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const std::uint64_t of_element = random_u64(key, 1, i);
+    // Any bit may be the first one of an element that is not the first.
+    const auto bit = i == 0 || bits_ == 1 ? static_cast<std::uint64_t>(first.bit)
+                                          : random_below(of_element, 1, 0, tensor.width);
+    for (const std::uint64_t flipped : numbers_with(bit, bits_, tensor.width, true, 1, of_element)) {
+      ComputeFault& fault = group.emplace_back(first);
+      fault.element = static_cast<std::int64_t>(elements[i]);
+      fault.bit = static_cast<int>(flipped);
+      fault.elements = fault.stride = 1;
+    }
+  }
+  return group;
+}
+
+const ComputePopulation::Tensor& ComputePopulation::tensor_of(std::uint64_t index) const {
+  return *(std::ranges::upper_bound(tensors_, index / steps_ / replicas_, {}, &Tensor::before) - 1);
+}
+
 ComputeFault ComputePopulation::at(std::uint64_t index) const {
   if (index >= size()) fail(ErrorCode::internal, "bit {} of {} in computed numbers", index, size());
   ComputeFault fault = first_;
   fault.step = full_steps_.at(steps_before_ + static_cast<std::int64_t>(index % steps_));
   const std::uint64_t place = index / steps_;
-  const Tensor& tensor = *(std::ranges::upper_bound(tensors_, place / replicas_, {}, &Tensor::before) - 1);
+  const Tensor& tensor = tensor_of(index);
   const std::uint64_t here = place - tensor.before * replicas_;
   fault.tensor = tensor.name;
   fault.micro_batch = static_cast<std::int64_t>(here % tensor.passes);

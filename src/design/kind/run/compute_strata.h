@@ -23,6 +23,11 @@ struct ComputeStrata final : Kind {
   std::optional<StepRange> steps = {};  ///< in which faults strike first; absent: all of a run
   /// The same for every fault; see record::ComputeFault.
   std::int64_t lasting = 1, every = 1, elements = 1, stride = 1;
+  /// Instead of the stride: the elements after the first one are anywhere in the tensor.
+  bool scattered = false;
+  /// How many different bits flip in each element. With more than 1, only the first bit of the first element
+  /// is one of the field.
+  std::int64_t bits = 1;
   /// Draw d strikes the same element and bit in the same step at all sites of parameters, and so it does at
   /// all sites of layers, where these have the same population.
   bool paired = false;
@@ -57,19 +62,18 @@ struct ComputeStrata final : Kind {
 
 /// Steps x replicas x tensors of the site x passes of a step x elements x bits of the field: every bit that a
 /// run computes there, once, except in short steps. If faults last or strike several elements, this is where
-/// they begin.
+/// they begin, and the other elements and bits of a member that are random are a function of its index.
 class ComputePopulation final : public ListedPopulation {
  public:
   /// Throws Error(bad_input) when strata.computations is not known, a step is beyond the end of a run, no
-  /// such tensor exists or none has such a bit, a fault has more elements than a tensor, or there are more
-  /// than 2^53 members.
+  /// such tensor exists or none has such a bit, a fault has more elements or bits than a tensor, or there are
+  /// more than 2^53 members.
   ComputePopulation(record::ComputeSite site, const std::string& field, const ComputeStrata& strata,
                     std::int64_t epochs);
 
   [[nodiscard]] std::uint64_t size() const override { return cells_ * replicas_ * steps_; }
-  [[nodiscard]] record::Faults member(std::uint64_t index, std::size_t) const override {
-    return std::vector{at(index)};
-  }
+  [[nodiscard]] record::Faults member(std::uint64_t index, std::size_t) const override;
+  /// The first fault of this member, and the only one unless it strikes scattered elements or several bits.
   [[nodiscard]] record::ComputeFault at(std::uint64_t index) const;
   /// The layer of a parameter is the one whose name its key begins with.
   [[nodiscard]] std::vector<TensorMembers> computed() const override;
@@ -78,12 +82,18 @@ class ComputePopulation final : public ListedPopulation {
   struct Tensor {
     std::string name, layer;
     std::vector<unsigned> bits;
+    unsigned width;  // bits of a number
     std::uint64_t elements, passes;
     std::uint64_t before;  // bits of the earlier tensors, in all passes
   };
+  void check_fits(const record::ComputeMap::Tensor& tensor) const;
   void find_tensors(const std::string& field, const ComputeStrata& strata, const record::ComputeMap& map);
 
+  [[nodiscard]] const Tensor& tensor_of(std::uint64_t index) const;
+
   record::ComputeFault first_;  // of every member: site, duration and pattern
+  bool scattered_ = false;
+  std::uint64_t bits_ = 1;  // in each element
   FullSteps full_steps_;
   std::int64_t steps_before_ = 0;  // full steps of the run before the first one of the population
   std::uint64_t steps_ = 0, replicas_ = 1;

@@ -146,6 +146,66 @@ std::string refusal(ComputeSite site, const std::string& field, const ComputeStr
   return error_of([&] { ComputePopulation(site, field, compute, epochs); });
 }
 
+TEST(ComputePopulation, RandomElementsAndBitsAreDistinctAndSpread) {
+  ComputeStrata compute = strata();
+  compute.tensors = {"wide"};
+  compute.computations->parameters.push_back({"wide", 16, "float32"});
+  compute.elements = 3;
+  compute.scattered = true;
+  compute.bits = 4;
+  const ComputePopulation population(ComputeSite::update, "31,30", compute, epochs);
+  std::map<std::int64_t, int> elements;
+  std::map<int, int> bits;
+  for (std::uint64_t index = 0; index < population.size(); ++index) {
+    const std::vector<ComputeFault> group = population.member(index, 0).computed();
+    ASSERT_EQ(group.size(), 12U);
+    ASSERT_EQ(group, population.member(index, 0).computed());
+    EXPECT_EQ(group.front().element, population.at(index).element);
+    EXPECT_EQ(group.front().bit, population.at(index).bit);
+    std::map<std::int64_t, std::set<int>> struck;
+    for (const ComputeFault& fault : group) {
+      EXPECT_EQ(std::tuple(fault.step, fault.replica, fault.elements, fault.stride),
+                std::tuple(group.front().step, group.front().replica, std::int64_t{1}, std::int64_t{1}));
+      struck[fault.element].insert(fault.bit);
+      elements[fault.element] += 1;
+      if (fault.element != group.front().element) bits[fault.bit] += 1;
+    }
+    EXPECT_EQ(struck.size(), 3U);
+    for (const auto& [element, flipped] : struck) EXPECT_EQ(flipped.size(), 4U);
+  }
+  // 384 groups: 16 elements x 2 first bits x 6 steps x 2 replicas. An element is in 3/16 of them, 72 on
+  // average with a standard deviation of at most 7.7, each time with four bits; a bit is in 1/8 of the 768
+  // elements that are not the first of their group, 96 with 9.2. The bounds are five standard deviations.
+  ASSERT_EQ(population.size(), 384U);
+  EXPECT_EQ(elements.size(), 16U);
+  for (const auto& [element, count] : elements) EXPECT_NEAR(count, 4 * 72, 4 * 5 * 7.7) << element;
+  EXPECT_EQ(bits.size(), 32U);
+  for (const auto& [bit, count] : bits) EXPECT_NEAR(count, 96, 5 * 9.2) << bit;
+}
+
+TEST(ComputePopulation, OneBitInScatteredElementsIsTheSameBit) {
+  ComputeStrata compute = strata();
+  compute.tensors = {"fc"};
+  compute.elements = 3;
+  compute.scattered = true;
+  const ComputePopulation population(ComputeSite::activation, "sign", compute, epochs);
+  for (std::uint64_t index = 0; index < population.size(); ++index) {
+    std::set<std::int64_t> elements;
+    for (const ComputeFault& fault : population.member(index, 0).computed()) {
+      EXPECT_EQ(fault.bit, 15);
+      elements.insert(fault.element);
+    }
+    EXPECT_EQ(elements, (std::set<std::int64_t>{0, 1, 2}));
+  }
+}
+
+TEST(ComputePopulation, RefusesMoreBitsThanANumberHas) {
+  ComputeStrata compute = strata();
+  compute.bits = 17;
+  EXPECT_THAT(error_of([&] { ComputePopulation(ComputeSite::activation, "sign", compute, epochs); }),
+              HasSubstr("strata.compute.bits is 17, but a number of fc has 16"));
+}
+
 TEST(ComputePopulation, RefusesWhatIsNotComputed) {
   ComputeStrata compute = strata();
   EXPECT_THAT(refusal(ComputeSite::activation, "40-41", compute),
@@ -219,6 +279,11 @@ TEST(ComputeCampaign, SurvivesItsStoredForm) {
                 "strata.compute.stride=8", R"(strata.compute.tensors=["fc*"])", "strata.compute.steps=7"});
   const record::Json value = to_json(spec);
   EXPECT_EQ(to_json(campaign_spec_from_json(value)), value);
+  const record::Json random = to_json(read_campaign_spec(
+      shipped, {"strata.compute.elements=4", "strata.compute.stride=random", "strata.compute.bits=3"}));
+  EXPECT_EQ(random["strata"]["compute"]["stride"], "random");
+  EXPECT_EQ(random["strata"]["compute"]["bits"], 3);
+  EXPECT_EQ(to_json(campaign_spec_from_json(random)), random);
   EXPECT_FALSE(spec.strata->alters_file());
   EXPECT_EQ(spec.strata->strata().size(), 12U);
   EXPECT_EQ(spec.strata->strata()[4].name, "gradient.exponent");
@@ -244,6 +309,11 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("strata.compute.lasting=0", "strata.compute.lasting"),
         std::pair("strata.compute.every=2", "give strata.compute.lasting, too"),
         std::pair("strata.compute.stride=2", "give strata.compute.elements, too"),
+        std::pair("strata.compute.stride=random", "give strata.compute.elements, too"),
+        std::pair("strata.compute.stride=far", "expected a number of elements or \"random\""),
+        std::pair("strata.compute={\"fields\": [\"sign\"], \"elements\": 251, \"bits\": 4}",
+                  "a fault flips at most 1000 bits that are random"),
+        std::pair("strata.compute.bits=0", "strata.compute.bits"),
         std::pair("strata.roles=[\"weight\"]", "or 'compute'"),
         std::pair("strata.tensors=[\"a\"]", "give strata.compute.tensors"),
         std::pair("propagation={\"steps\": [1]}", "these faults alter none; remove the key"),

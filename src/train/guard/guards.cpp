@@ -1,8 +1,9 @@
-#include "train/run/guards.h"
+#include "train/guard/guards.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "core/digest.h"
@@ -62,12 +63,18 @@ Guards::Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usua
       rank_(rank),
       overflow_is_usual_(overflow_is_usual),
       any_(spec_.any()),
-      batch_size_(spec.batch_size) {}
+      batch_size_(spec.batch_size),
+      outputs_(spec_.activation_range, spec_.on_alarm == record::OnAlarm::clip) {}
 
-void Guards::see_recent(Guard guard, double factor, double value, RecentMean& recent, std::int64_t step) {
+void Guards::see_recent(Guard guard, double factor, double value, RecentMean& recent, std::int64_t step,
+                        const std::string& tensor, bool mine) {
   if (factor == 0) return;
   const double limit = factor * recent.mean;
-  if (recent.count >= first_judged && value > limit && rank_ == 0) raise(guard, step, "", value, limit);
+  if (!std::isfinite(value)) {
+    if (mine) raise(guard, step, tensor, value, limit);
+    return;
+  }
+  if (recent.count >= first_judged && value > limit && mine) raise(guard, step, tensor, value, limit);
   recent.count += 1;
   const std::int64_t weight = std::min(recent.count, mean_over);
   recent.mean += (value - recent.mean) / static_cast<double>(weight);
@@ -79,22 +86,27 @@ void Guards::see_loss(double loss, Progress& progress) {
     if (spec_.nonfinite && rank_ == 0 && !overflow_is_usual_) raise(Guard::nonfinite, step, "", loss, 0);
     return;
   }
-  see_recent(Guard::loss_spike, spec_.loss_spike, loss, progress.guard_losses, step);
+  see_recent(Guard::loss_spike, spec_.loss_spike, loss, progress.guard_losses, step, "", rank_ == 0);
 }
 
 void Guards::see_gradient_norm(double norm, Progress& progress) {
   const std::int64_t step = progress.step + 1;
-  const bool finite = std::isfinite(norm);
-  if (!finite && overflow_is_usual_) return;
+  if (!std::isfinite(norm) && overflow_is_usual_) return;
   if (spec_.gradient_norm > 0 && rank_ == 0 && !(norm <= spec_.gradient_norm))
     raise(Guard::gradient_norm, step, "", norm, spec_.gradient_norm);
-  if (finite) return see_recent(Guard::gradient_jump, spec_.gradient_jump, norm, progress.guard_norms, step);
-  if (spec_.gradient_jump > 0 && rank_ == 0)
-    raise(Guard::gradient_jump, step, "", norm, spec_.gradient_jump * progress.guard_norms.mean);
+  see_recent(Guard::gradient_jump, spec_.gradient_jump, norm, progress.guard_norms, step, "", rank_ == 0);
+}
+
+void Guards::see_outputs(std::int64_t step) {
+  for (const OutputRanges::Finding& found : outputs_.end_step()) {
+    raise(Guard::activation_range, step, found.layer, found.value, found.limit);
+    const bool clips = spec_.on_alarm == record::OnAlarm::clip;
+    if (clips && (clipped_.empty() || clipped_.back() != step)) clipped_.push_back(step);
+  }
 }
 
 void Guards::before_update(const Optimizer& optimizer) {
-  if (!spec_.update_bound) return;
+  if (!sees_updates()) return;
   const torch::NoGradGuard no_grad;
   const auto& parameters = optimizer.parameters();
   before_.resize(parameters.size());
@@ -103,7 +115,7 @@ void Guards::before_update(const Optimizer& optimizer) {
 }
 
 void Guards::see_update(const Optimizer& optimizer, double learning_rate, std::int64_t step) {
-  if (!spec_.update_bound) return;
+  if (!sees_updates() || learning_rate == 0) return;
   const torch::NoGradGuard no_grad;
   const double limit = room * learning_rate * largest_update(optimizer_, step);
   const double decay =
@@ -114,10 +126,36 @@ void Guards::see_update(const Optimizer& optimizer, double learning_rate, std::i
     const bool narrow = one.value.element_size() < 4;
     const torch::Tensor old = narrow ? before_[i].to(torch::kFloat32) : before_[i];
     const torch::Tensor now = narrow ? one.value.detach().to(torch::kFloat32) : one.value.detach();
-    const torch::Tensor moved = (now - old).abs() - old.abs() * (decay + rounding_of(one.value));
-    const double most = moved.max().item<double>();
-    if (!(most <= limit)) raise(Guard::update_bound, step, "model/" + one.key, most, limit);
+    const torch::Tensor moved = (now - old).abs();
+    const std::string path = "model/" + one.key;
+    if (spec_.update_jump > 0) {
+      const double size = moved.to(torch::kFloat64).square().mean().sqrt().item<double>() / learning_rate;
+      see_recent(Guard::update_jump, spec_.update_jump, size, updates_[one.key], step, path, true);
+    }
+    if (!spec_.update_bound) continue;
+    const double most = (moved - old.abs() * (decay + rounding_of(one.value))).max().item<double>();
+    if (!(most <= limit)) raise(Guard::update_bound, step, path, most, limit);
   }
+}
+
+// More than half of the replicas are right. Where there is no such majority, each of them may be wrong.
+void Guards::see_replicas(const Optimizer& optimizer, const mpi::Communicator& peers, std::int64_t step,
+                          bool again) {
+  if (!spec_.replicas) return;
+  std::uint64_t print = 0;
+  for (const Optimizer::Parameter& one : optimizer.parameters()) {
+    const torch::Tensor here = one.value.detach().cpu().contiguous();
+    print = block_digest(here.const_data_ptr(), here.nbytes(), print);
+  }
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(peers.size()));
+  peers.allgather_equal(&print, sizeof print, all.data());
+  const auto alike = [&](std::uint64_t one) { return 2 * std::ranges::count(all, one) > peers.size(); };
+  if (again || std::ranges::count(all, print) == peers.size() || alike(print)) return;
+  raise(Guard::replicas, step, "", 0, std::ranges::any_of(all, alike) ? 1 : 0);
+}
+
+void Guards::see_recomputed(bool equal, std::int64_t step) {
+  if (!equal) raise(Guard::recompute, step, "", 0, 0);
 }
 
 void Guards::remember(Session& session, std::int64_t step) {
@@ -171,6 +209,9 @@ void Guards::clear() {
   count_ = 0;
   new_.clear();
   prints_.clear();
+  updates_.clear();
+  outputs_.ranges.clear();
+  clipped_.clear();
 }
 
 std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {
@@ -182,11 +223,18 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 }
 
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result) {
-  const record::Json mine = {{"count", guards.count()}, {"alarms", guards.alarms()}};
+  const record::Json mine = {
+      {"count", guards.count()}, {"alarms", guards.alarms()}, {"clipped", guards.clipped()}};
+  std::set<std::int64_t> clipped;
   for (const std::string& text : ranks.allgather(mine.dump())) {
     const record::Json theirs = record::Json::parse(text);
     result.alarm_count += theirs["count"].get<std::int64_t>();
     for (const record::Json& alarm : theirs["alarms"]) result.alarms.push_back(alarm.get<record::Alarm>());
+    for (const record::Json& step : theirs["clipped"]) clipped.insert(step.get<std::int64_t>());
+  }
+  for (const std::int64_t step : clipped) {
+    if (result.guard_action_count++ < most_actions)
+      result.guard_actions.push_back({record::OnAlarm::clip, step, step});
   }
   std::stable_sort(result.alarms.begin(), result.alarms.end(),
                    [](const auto& a, const auto& b) { return a.step < b.step; });

@@ -10,9 +10,13 @@
 #include "mpi/communicator.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
+#include "train/guard/output_ranges.h"
 #include "train/state/session.h"
 
 namespace bitrift::train {
+
+/// How many actions a result lists; it counts the others.
+constexpr std::int64_t most_actions = 100;
 
 /// Guards only read: a run computes the same bits with and without them, unless they act (see Rollback). Not
 /// collective.
@@ -25,10 +29,18 @@ class Guards {
   /// This process is this rank from here on.
   void work_as(int rank) noexcept { rank_ = rank, prints_.clear(); }
 
+  /// What guards know of earlier steps that is not in a checkpoint: a run that goes back takes it back, too.
+  struct Memory {
+    std::map<std::string, RecentMean> updates;  ///< update_jump: sizes, by parameter
+    std::map<std::string, OutputRanges::Range> ranges;
+  };
+  [[nodiscard]] Memory memory() const { return {updates_, outputs_.ranges}; }
+  void remember_again(const Memory& then) { updates_ = then.updates, outputs_.ranges = then.ranges; }
+
   [[nodiscard]] bool any() const noexcept { return any_; }
   [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == record::OnAlarm::stop; }
-  /// Whether an alarm changes what the run does next.
-  [[nodiscard]] bool act() const noexcept { return any_ && spec_.act(); }
+  /// Whether an alarm has the run go back.
+  [[nodiscard]] bool go_back() const noexcept { return any_ && spec_.go_back(); }
   [[nodiscard]] const record::GuardSpec& spec() const noexcept { return spec_; }
   [[nodiscard]] bool wants_gradient_norm() const noexcept {
     return spec_.gradient_norm > 0 || spec_.gradient_jump > 0;
@@ -39,7 +51,12 @@ class Guards {
   /// gradient_norm, gradient_jump: the total 2-norm of the means, before clipping; rank 0 reports it. Moves
   /// progress.guard_norms.
   void see_gradient_norm(double norm, Progress& progress);
-  /// update_bound: before and after the optimizer updates what this rank holds, in step number `step`.
+  /// activation_range: has to see the outputs of layers in training; nullptr: it is off.
+  [[nodiscard]] nn::OutputTap* outputs() noexcept { return spec_.activation_range > 0 ? &outputs_ : nullptr; }
+  /// activation_range: step number `step` has computed its gradients.
+  void see_outputs(std::int64_t step);
+  /// update_bound, update_jump: before and after the optimizer updates what this rank holds, in step number
+  /// `step`.
   void before_update(const Optimizer& optimizer);
   void see_update(const Optimizer& optimizer, double learning_rate, std::int64_t step);
   /// nonfinite and moment_bound, after the optimizer's step, for each tensor of this rank.
@@ -48,22 +65,33 @@ class Guards {
   /// compared if steps were undone in between.
   void remember(Session& session, std::int64_t step);
   void compare(Session& session, std::int64_t step);
+  /// replicas: the parameters of this rank against those of `peers`, which hold the same ones. again: this
+  /// was checked before, and only the others ask. Collective over them if the guard is on.
+  void see_replicas(const Optimizer& optimizer, const mpi::Communicator& peers, std::int64_t step,
+                    bool again);
+  /// recompute: step number `step` was computed twice.
+  void see_recomputed(bool equal, std::int64_t step);
   /// checksums: paths whose bytes do not match.
   void see_checksums(const std::vector<std::string>& paths);
 
   /// At most 100, in the order in which they came.
   [[nodiscard]] const std::vector<record::Alarm>& alarms() const noexcept { return alarms_; }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+  /// The steps in which outputs of this rank were clipped.
+  [[nodiscard]] const std::vector<std::int64_t>& clipped() const noexcept { return clipped_; }
   /// The first alarm of a step since the last call; "" if there is none.
   [[nodiscard]] std::string take_new() { return std::exchange(new_, ""); }
-  /// Forgets the alarms: before a load.
+  /// Forgets alarms and earlier steps: before a load.
   void clear();
 
  private:
   void raise(record::Guard guard, std::int64_t step, const std::string& tensor, double value, double limit);
   void see_tensor(const StateTensor& tensor, std::int64_t step);
-  /// Whether the value is beyond `factor` times the mean of the earlier ones, which it then enters.
-  void see_recent(record::Guard guard, double factor, double value, RecentMean& recent, std::int64_t step);
+  [[nodiscard]] bool sees_updates() const noexcept { return spec_.update_bound || spec_.update_jump > 0; }
+  /// Whether the value is beyond `factor` times the mean of the earlier ones, which it then enters. It raises
+  /// the alarm if it is `mine`, and all ranks know what it is.
+  void see_recent(record::Guard guard, double factor, double value, RecentMean& recent, std::int64_t step,
+                  const std::string& tensor, bool mine);
 
   record::GuardSpec spec_;
   record::OptimizerSpec optimizer_;
@@ -74,7 +102,10 @@ class Guards {
   std::vector<record::Alarm> alarms_;
   std::int64_t count_ = 0;
   std::string new_;
-  std::vector<torch::Tensor> before_;            // parameters before an update; undefined: not held
+  std::vector<torch::Tensor> before_;  // parameters before an update; undefined: not held
+  std::map<std::string, RecentMean> updates_;
+  OutputRanges outputs_;
+  std::vector<std::int64_t> clipped_;            // steps
   std::map<std::string, std::uint64_t> prints_;  // XXH3 of tensors by path, after `printed_` steps
   std::int64_t printed_ = -1;
 };
@@ -92,7 +123,8 @@ class Guards {
 [[nodiscard]] std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas,
                                            bool overflow_is_usual);
 
-/// Sets the alarms of all ranks in the result, by step, then rank. Collective.
+/// Sets the alarms of all ranks in the result, by step, then rank, and the steps in which outputs were
+/// clipped. Collective.
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result);
 
 }  // namespace bitrift::train
