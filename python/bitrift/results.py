@@ -249,9 +249,9 @@ class Campaign:
     def detectors(self) -> pd.DataFrame:
         """What each guard noticed, as `bitrift analyze --view detectors` prints it (docs/detectors.md).
 
-        One row for each arm with guards, bit field ("all": every field) and outcome that the same fault has without
-        guards. Columns: arm, beside (the arm without guards), field, outcome, runs, alarms, share, low, high; of the
-        arm: clean_runs, false_alarms, false_low, false_high, median_steps, most_steps, step_seconds, cost.
+        One row for each arm with guards, bit field or role ("all": every one) and outcome that the same fault has
+        without guards. Columns: arm, beside (the arm without guards), field, role, outcome, runs, alarms, share, low,
+        high; of the arm: clean_runs, false_alarms, false_low, false_high, median_steps, most_steps, step_seconds, cost.
         """
         pandas = pandas_package()
         rows = []
@@ -265,10 +265,14 @@ class Campaign:
                 "false_high": high,
             }
             of_arm |= {key: one[key] for key in ("median_steps", "most_steps", "step_seconds", "cost")}
-            for field, outcomes in {"all": one["outcomes"], **one["fields"]}.items():
+            parts = {("all", "all"): one["outcomes"]}
+            parts |= {(field, "all"): outcomes for field, outcomes in one["fields"].items()}
+            parts |= {("all", role): outcomes for role, outcomes in one["roles"].items()}
+            for (field, role), outcomes in parts.items():
                 for outcome, share in outcomes.items():
                     low, high = share.pop("interval") or (None, None)
-                    key = {"arm": one["arm"], "beside": one["beside"], "field": field, "outcome": outcome}
+                    key = {"arm": one["arm"], "beside": one["beside"], "field": field, "role": role}
+                    key["outcome"] = outcome
                     rows.append(key | share | {"low": low, "high": high} | of_arm)
         return cast("pd.DataFrame", pandas.DataFrame(rows))
 
@@ -276,8 +280,8 @@ class Campaign:
         """What guards that act made of the same faults and of clean runs (docs/detectors.md, "Guards that act").
 
         One row for each arm whose guards act and measure: recovered SDC, recovered crash, exactly SDC, exactly crash,
-        harmed, clean_acted, clean_harmed. Columns: arm, beside (the arm without guards), action, measure, runs, count,
-        share, low, high (NaN without a run).
+        recovered ROLE (SDC or crash) for each role, harmed, clean_acted, clean_harmed. Columns: arm, beside (the arm
+        without guards), action, measure, runs, count, share, low, high (NaN without a run).
         """
         pandas = pandas_package()
         rows = []
@@ -288,6 +292,7 @@ class Campaign:
                 for name in ("recovered", "exactly")
                 for outcome, share in actions.get(name, {}).items()
             }
+            shares |= {f"recovered {role}": share for role, share in actions.get("roles", {}).items()}
             shares |= {name: actions[name] for name in ("harmed", "clean_acted", "clean_harmed") if name in actions}
             for measure, share in shares.items():
                 low, high = share["interval"] or (None, None)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyze/across/comparison.h"
+#include "analyze/guards/detectors_view.h"
 #include "analyze/observations.h"
 #include "analyze/process/process_view.h"
 #include "analyze/summary.h"
@@ -20,6 +21,7 @@
 #include "analyze/views/trials_view.h"
 #include "campaign/commands/merge.h"
 #include "campaign/folder/folder.h"
+#include "campaign/folder/resumed_steps.h"
 #include "campaign/journal/journal.h"
 #include "campaign/plan/fault_sentences.h"
 #include "campaign/plan/plan.h"
@@ -132,7 +134,12 @@ Json counted_of(const Rows& campaign, const analyze::Trust& trust) {
   return counted;
 }
 
-void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust) {
+bool has_guards(const design::CampaignSpec& spec) {
+  return std::ranges::any_of(spec.arms, [&](const design::Arm& arm) { return spec.guards_of(arm).any(); });
+}
+
+void add_judged(Json& report, const Rows& campaign, const campaign::Layout& layout,
+                const analyze::Trust& trust) {
   const auto summary = [&](const std::vector<std::string>& by) {
     return analyze::to_json(analyze::summarize(campaign.rows, campaign.spec, trust, by, campaign.rounds));
   };
@@ -147,6 +154,12 @@ void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust)
   if (campaign.spec.strata.as<design::ProcessStrata>() != nullptr) {
     report["process"] =
         analyze::to_json(analyze::process_view(campaign.rows, campaign.spec, trust, campaign.rounds));
+  }
+  if (has_guards(campaign.spec)) {
+    report["guards"] = or_refusal([&] {
+      return analyze::to_json(analyze::scoreboard_of(campaign.rows, campaign.spec, trust,
+                                                     campaign::resumed_steps(layout, campaign.spec)));
+    });
   }
   const auto chosen =
       analyze::strangest(analyze::trials_view(campaign.rows, trust), trust.judging, kStrangest);
@@ -245,14 +258,14 @@ Json report(const std::filesystem::path& folder) {
                  {"bit_fields", bit_fields_of(campaign)},
                  {"problems", Json::array()},
                  {"checks", Json::array()}};
-  constexpr std::array judged = {"refused",     "by_arm",      "summary", "counted",
-                                 "comparisons", "propagation", "process", "strangest"};
+  constexpr std::array judged = {"refused",     "by_arm",  "summary", "counted",  "comparisons",
+                                 "propagation", "process", "guards",  "strangest"};
   for (const char* key : judged) report[key] = nullptr;
   const analyze::Judging judging = analyze::judging_of(campaign.spec);
   std::optional<analyze::Trust> trust;
   const Json refusal = or_refusal([&]() -> Json {
     trust = analyze::trust_of(campaign.rows, judging);
-    if (trust->problems.empty()) add_judged(report, campaign, *trust);
+    if (trust->problems.empty()) add_judged(report, campaign, layout, *trust);
     return Json::object();
   });
   if (refusal.contains("refused")) {

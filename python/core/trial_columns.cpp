@@ -388,7 +388,12 @@ void add_computed(Columns& columns, const std::vector<TrialLine>& lines) {
   number("replica", &record::ComputeFault::replica);
   number("micro_batch", &record::ComputeFault::micro_batch);
   number("computed_element", &record::ComputeFault::element);
-  number("bit", &record::ComputeFault::bit);
+  columns.missing_numbers<std::int64_t>(
+      "bit", "int", [fault_of](const TrialLine& line) -> std::optional<std::int64_t> {
+        const auto* const fault = fault_of(line);
+        const bool flips = fault != nullptr && fault->effect == record::ComputeEffect::flip;
+        return flips ? std::optional<std::int64_t>(fault->bit) : std::nullopt;
+      });
 }
 
 // Only where links were to fail.

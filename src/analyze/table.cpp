@@ -195,12 +195,13 @@ std::string effects_block(const Summary& summary) {
 
 // The parts of a line that were never tried.
 std::string unseen_block(const Summary& summary) {
+  const char* const members = drawn_from(summary.judging);
   constexpr std::size_t most = 8;
   std::vector<std::string> entries;
   for (const Group& group : summary.groups) {
     if (group.unseen.empty()) continue;
     const std::string share = group.share_seen > 0
-                                  ? fmt::format("{:.1f} % of its bits", 100 * (1 - group.share_seen))
+                                  ? fmt::format("{:.1f} % of its {}", 100 * (1 - group.share_seen), members)
                                   : "of unknown size";
     entries.push_back(fmt::format("{}: {} ({})", fmt::join(key_cells(group, summary.by), " "),
                                   fmt::join(group.unseen, ", "), share));
@@ -220,7 +221,8 @@ std::string all_bitwise_block(const Summary& summary) {
   for (const AllBitwise& one : summary.all_bitwise)
     entries.push_back(fmt::format("{} {} ({})", one.arm, one.stratum, one.trials));
   return wrapped("All trials bitwise: ", entries) +
-         "  These faults left no trace: either the bits do not matter, or the trainer does not read them.\n";
+         "  These faults left no trace: either what they alter does not matter, or the trainer does not read "
+         "it.\n";
 }
 
 std::string left_out_block(const Summary& summary) {

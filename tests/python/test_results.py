@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import bitrift
+import bitrift.report
 import pytest
 import synthetic
 from bitrift.program import program
@@ -194,16 +195,26 @@ def test_detectors_are_those_of_the_program(tmp_path: Path) -> None:
     assert (masked["alarms"], masked["runs"]) == (1, 15)
     assert (sdc["clean_runs"], sdc["false_alarms"], sdc["cost"]) == (21, 0, 1.0)
     assert bitrift.Campaign(folder).guard_actions().empty  # a guard that records
+    page, _ = bitrift.report.render(folder)
+    section = page.partition('id="guards"')[2].partition("</section")[0]
+    assert "alarms on SDCs %" in section and "recovered" not in section
     identity["spec"]["arms"][1]["guards"] = {"loss_spike": 3, "on_alarm": "rollback"}
     (folder / "campaign.json").write_text(json.dumps(identity))
     actions = bitrift.Campaign(folder).guard_actions().set_index("measure")
     assert set(actions["action"]) == {"rollback"} and actions.loc["recovered SDC", "runs"] == 8
     assert actions.loc["recovered SDC", "count"] == 0 and actions.loc["recovered SDC", "low"] == 0
     assert actions.loc["clean_acted", "runs"] == 21 and actions.loc["clean_acted", "count"] == 0
+    assert actions.loc["recovered weight", "runs"] > 8  # SDCs and crashes
     command = [program(), "analyze", str(folder), "--view", "detectors"]
     shown = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
     assert shown["detectors"][0]["outcomes"]["SDC"]["interval"] == [sdc["low"], sdc["high"]]
-    assert "1/8 12.5" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "1/8 12.5" in printed and "recovered SDC or crash %" in printed
+    by_role = bitrift.Campaign(folder).detectors().query("role == 'weight' and outcome == 'SDC'").iloc[0]
+    assert (by_role["alarms"], by_role["runs"]) == (1, 7)
+    text, _ = bitrift.report.render(folder)
+    for said in ("alarms on SDCs %", "clean runs beyond the limits %", ">rollback<", "masked with them, by role"):
+        assert said in text, said
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run([*command, "--horizon", "1"], check=True, capture_output=True)
 

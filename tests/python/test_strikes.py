@@ -214,6 +214,22 @@ def test_a_module_that_is_called_twice_counts_its_calls() -> None:
             assert model(x).equal(expected + 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_whole_numbers_are_set(dtype: torch.dtype) -> None:
+    patterns = {"zero": 0.0, "nan": float("nan"), "inf": float("inf")}
+    for name, number in patterns.items():
+        values = torch.arange(1, 7, dtype=dtype).view(2, 3)
+        found = fault_of(f"gradient:0@1:0.0.1.{name}*2/3").flip(values)
+        assert values.view(-1)[[0, 2, 3, 5]].tolist() == [1, 3, 4, 6]
+        for place in (1, 4):
+            value = values.view(-1)[place]
+            assert value == number or (value.isnan() and name == "nan")
+        integers = {8: torch.int64, 4: torch.int32, 2: torch.int16}[values.element_size()]
+        width = 8 * values.element_size()
+        pattern = int(torch.tensor(number, dtype=dtype).view(integers)) % (1 << width)
+        assert int(found["new"], 16) == pattern
+
+
 def test_several_bits_of_an_update_are_flipped_in_the_same_update() -> None:
     """Taking the difference again after each flip would round it."""
     torch.manual_seed(3)

@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 import bitrift
-from bitrift.report import recovery, results, sections, vulnerability, words
+from bitrift.report import guards, recovery, results, sections, vulnerability, words
 from bitrift.report.facts import Facts
 from bitrift.report.glossary import TERMS
 
@@ -25,6 +25,7 @@ SECTIONS = (
     ("rates", "Rates"),
     ("maps", "Maps"),
     ("comparisons", "Comparisons"),
+    ("guards", "Guards"),
     ("recovery", "Recovery"),
     ("trials", "Strangest trials"),
     ("provenance", "Provenance"),
@@ -35,8 +36,8 @@ _RESULTS = ("limits", "rates", "maps", "comparisons", "trials")
 
 def _shown(page: dict[str, Any], section: str) -> bool:
     """Whether the page has this section."""
-    if section == "recovery":
-        return bool(page["judged"] and page["recovery"])
+    if section in ("guards", "recovery"):
+        return bool(page["judged"] and page[section])
     return page["judged"] or section not in _RESULTS
 
 
@@ -75,7 +76,7 @@ def render(folder: str | os.PathLike[str], *, state: str = "") -> tuple[str, boo
     if page["judged"]:
         page |= sections.limits(facts) | results.rates(facts) | results.propagation(facts)
         page |= results.comparisons(facts) | results.strangest(facts) | vulnerability.maps(facts)
-        page |= recovery.recovery(facts)
+        page |= recovery.recovery(facts) | guards.guards(facts)
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in ("script.js", *(["watch.js"] if state else []))]
     page |= {
         "name": str(facts.spec.get("name") or "campaign"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from bitrift.runner.watch import NotComputed, Watch, first_tensor
 _INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32}
 _INTEGERS |= {torch.float16: torch.int16, torch.bfloat16: torch.int16}
 _PERMANENT = "permanent"
+_BECOMES = {"zero": 0.0, "nan": math.nan, "inf": math.inf}
 _MOST_NAMES = 20
 """How many names of layers or parameters a message lists."""
 
@@ -35,6 +37,8 @@ class Fault:
     micro_batch: int
     element: int
     bit: int
+    effect: str = "flip"
+    """Or what the number becomes: "zero", "nan", "inf"."""
     lasting: int | None = 1
     """None: to the end of the run."""
     every: int = 1
@@ -62,7 +66,7 @@ class Fault:
         return turn >= 0 and rest == 0 and (self.lasting is None or turn < self.lasting)
 
     def flip(self, values: torch.Tensor) -> dict[str, Any]:
-        """Flips the bit in place. What was read back of the first element, without how often."""
+        """Alters the elements in place. What was read back of the first one, without how often."""
         size, width = values.numel(), 8 * values.element_size()
         integers = _INTEGERS.get(values.dtype)
         kind = str(values.dtype).removeprefix("torch.")
@@ -78,8 +82,11 @@ class Fault:
         places = torch.tensor(numbers, device=flat.device)
         bits = flat.view(integers)
         old = int(bits[self.element])
-        # The highest bit of a signed integer is negative.
-        bits[places] = bits[places] ^ (-(1 << self.bit) if self.bit == width - 1 else 1 << self.bit)
+        if self.effect == "flip":
+            # The highest bit of a signed integer is negative.
+            bits[places] = bits[places] ^ (-(1 << self.bit) if self.bit == width - 1 else 1 << self.bit)
+        else:
+            flat[places] = _BECOMES[self.effect]
         if flat.data_ptr() != values.data_ptr():
             values.detach().copy_(flat.view_as(values))
         patterns = [f"0x{value % (1 << width):0{width // 4}x}" for value in (old, int(bits[self.element]))]

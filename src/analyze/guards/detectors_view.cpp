@@ -73,6 +73,7 @@ void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const 
       const bool alarm = noticed(*with[draw], *without[draw]);
       detector.all[outcome].add(alarm);
       detector.fields[stratum.field][outcome].add(alarm);
+      detector.roles[stratum.role][outcome].add(alarm);
       if (!alarm || outcome == OutcomeClass::masked || !resumed) continue;
       const auto& alarms = with[draw]->result->alarms;
       const std::int64_t at = alarms.empty() ? 0 : alarms.front().step;  // 0: the load
@@ -97,6 +98,7 @@ Detector detector_of(const std::vector<TrialRecord>& rows, const design::Campaig
   add_trials(detector, rows, spec, trust, from == resumed.end() ? std::nullopt : std::optional(from->second));
   add_intervals(detector.all, spec.confidence);
   for (auto& [field, outcomes] : detector.fields) add_intervals(outcomes, spec.confidence);
+  for (auto& [role, outcomes] : detector.roles) add_intervals(outcomes, spec.confidence);
   const auto clean = clean_rows(rows, arm.name);
   for (const TrialRecord* row : clean) detector.clean.add(alarmed(*row));
   detector.clean.close(spec.confidence);
@@ -120,6 +122,15 @@ std::vector<std::string> outcome_cells(const AlarmsByOutcome& outcomes) {
     cells.push_back(found == outcomes.end() ? "none" : text_of(found->second));
   }
   return cells;
+}
+
+// A line for each field or role.
+void add_parts(TextTable& lines, const std::string& arm,
+               const std::map<std::string, AlarmsByOutcome>& parts) {
+  for (const auto& [part, outcomes] : parts) {
+    lines.push_back({arm, part});
+    for (std::string& cell : outcome_cells(outcomes)) lines.back().push_back(std::move(cell));
+  }
 }
 
 Json to_json(const AlarmsByOutcome& outcomes) {
@@ -156,8 +167,8 @@ Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const design::Cam
 std::string table(const Scoreboard& board) {
   const std::vector<std::string> outcomes = {"recall SDC %", "recall crash %", "alarms on masked %"};
   TextTable lines = {{"detector"}};
-  TextTable fields = {{"detector", "field"}};
-  for (TextTable* header : {&lines, &fields})
+  TextTable fields = {{"detector", "field"}}, roles = {{"detector", "role"}};
+  for (TextTable* header : {&lines, &fields, &roles})
     header->front().insert(header->front().end(), outcomes.begin(), outcomes.end());
   for (const char* name : {"false alarms %", "steps", "most", "cost"}) lines.front().emplace_back(name);
   for (const Detector& one : board.detectors) {
@@ -166,20 +177,21 @@ std::string table(const Scoreboard& board) {
     for (const std::string& cell : {text_of(one.clean), number_or_dash(one.median_steps),
                                     number_or_dash(one.most_steps), number_or_dash(one.cost, "x")})
       lines.back().push_back(cell);
-    for (const auto& [field, of_field] : one.fields) {
-      fields.push_back({one.arm, field});
-      for (std::string& cell : outcome_cells(of_field)) fields.back().push_back(std::move(cell));
-    }
+    add_parts(fields, one.arm, one.fields);
+    if (one.roles.size() > 1) add_parts(roles, one.arm, one.roles);
   }
   std::set<std::string> plain;
   for (const Detector& one : board.detectors) plain.insert(one.beside);
   std::string text = in_columns(lines) + "\n" + in_columns(fields);
+  if (roles.size() > 1) text += "\n" + in_columns(roles);
   std::vector<std::pair<std::string, GuardActions>> acting;
   for (const Detector& one : board.detectors) {
     if (one.actions)
       acting.emplace_back(fmt::format("{} ({})", one.arm, name_of(one.guards.on_alarm)), *one.actions);
   }
   if (!acting.empty()) text += "\n" + in_columns(lines_of(acting));
+  if (const TextTable by_role = role_lines_of(acting); roles.size() > 1 && by_role.size() > 1)
+    text += "\n" + in_columns(by_role);
   text += fmt::format(
       "\nrecall: of the faults with this outcome in the arm without guards ({}), how many raise an alarm;\n"
       "counts of this fault list. false alarms: clean runs with an alarm. Intervals: Clopper-Pearson,\n"
@@ -203,11 +215,14 @@ Json to_json(const Scoreboard& board) {
   for (const Detector& one : board.detectors) {
     Json fields = Json::object();
     for (const auto& [field, outcomes] : one.fields) fields[field] = to_json(outcomes);
+    Json roles = Json::object();
+    for (const auto& [role, outcomes] : one.roles) roles[role] = to_json(outcomes);
     detectors.push_back({{"arm", one.arm},
                          {"beside", one.beside},
                          {"guards", record::to_json(one.guards)},
                          {"outcomes", to_json(one.all)},
                          {"fields", fields},
+                         {"roles", roles},
                          {"clean", to_json(one.clean, "alarms")},
                          {"median_steps", number_or_null(one.median_steps)},
                          {"most_steps", number_or_null(one.most_steps)},

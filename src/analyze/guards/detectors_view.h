@@ -26,6 +26,7 @@ struct Detector {
   record::GuardSpec guards;
   AlarmsByOutcome all;                            ///< over all draws that both arms have
   std::map<std::string, AlarmsByOutcome> fields;  ///< the same by bit field (of a fault model: its bits)
+  std::map<std::string, AlarmsByOutcome> roles;   ///< the same by the stratum's role
   Share clean;  ///< one golden run of each data order, envelope and held-out runs
   /// For the alarms on SDCs and crashes: steps after the resume until the first. Absent: none, or not known.
   std::optional<double> median_steps, most_steps;

@@ -37,6 +37,7 @@ template <typename Use>
 void each_share(GuardActions& actions, const Use& use) {
   for (auto& [outcome, share] : actions.recovered) use(share);
   for (auto& [outcome, share] : actions.exactly) use(share);
+  for (auto& [role, share] : actions.roles) use(share);
   use(actions.harmed);
   use(actions.clean_acted);
   use(actions.clean_harmed);
@@ -80,6 +81,7 @@ GuardActions guard_actions_of(const std::vector<TrialRecord>& rows, const design
         continue;
       }
       actions.recovered[there].add(masked);
+      actions.roles[stratum.role].add(masked);
       const auto clean = golden.find(row.order);
       actions.exactly[there].add(clean != golden.end() && row.result &&
                                  tests_of(*row.result) == clean->second);
@@ -99,10 +101,21 @@ Json to_json(const GuardActions& actions) {
     value["recovered"][name_of(outcome)] = to_json(share, "count");
   for (const auto& [outcome, share] : actions.exactly)
     value["exactly"][name_of(outcome)] = to_json(share, "count");
+  value["roles"] = Json::object();
+  for (const auto& [role, share] : actions.roles) value["roles"][role] = to_json(share, "count");
   value["harmed"] = to_json(actions.harmed, "count");
   value["clean_acted"] = to_json(actions.clean_acted, "count");
   value["clean_harmed"] = to_json(actions.clean_harmed, "count");
   return value;
+}
+
+std::vector<std::vector<std::string>> role_lines_of(
+    const std::vector<std::pair<std::string, GuardActions>>& named) {
+  std::vector<std::vector<std::string>> lines = {{"guard that acts", "role", "recovered SDC or crash %"}};
+  for (const auto& [name, actions] : named) {
+    for (const auto& [role, share] : actions.roles) lines.push_back({name, role, text_of(share)});
+  }
+  return lines;
 }
 
 std::vector<std::vector<std::string>> lines_of(

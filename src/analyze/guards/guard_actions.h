@@ -26,9 +26,10 @@ struct GuardActions {
   /// By the outcome that the same fault has there, SDC or crash: masked here; and with the evaluations of the
   /// golden run there.
   std::map<record::OutcomeClass, Share> recovered = {}, exactly = {};
-  Share harmed = {};        ///< masked there, and not here
-  Share clean_acted = {};   ///< clean runs in which a guard acted
-  Share clean_harmed = {};  ///< clean runs that are an SDC or crash by the limits there
+  std::map<std::string, Share> roles = {};  ///< SDC or crash there, and masked here, by the stratum's role
+  Share harmed = {};                        ///< masked there, and not here
+  Share clean_acted = {};                   ///< clean runs in which a guard acted
+  Share clean_harmed = {};                  ///< clean runs that are an SDC or crash by the limits there
 };
 
 /// arm: whose guards act; plain: the same without guards.
@@ -36,9 +37,13 @@ struct GuardActions {
                                             const design::CampaignSpec& spec, const Trust& trust,
                                             const std::string& arm, const std::string& plain);
 
-/// {"recovered": {"SDC": {...}}, "exactly", "harmed", "clean_acted", "clean_harmed"}; each as to_json(Share)
-/// with "count".
+/// {"recovered": {"SDC": {...}}, "exactly", "roles", "harmed", "clean_acted", "clean_harmed"}; each as
+/// to_json(Share) with "count".
 [[nodiscard]] record::Json to_json(const GuardActions& actions);
+
+/// A line for each role and guard: what was recovered of the faults that do harm. named: with "ARM (ACTION)".
+[[nodiscard]] std::vector<std::vector<std::string>> role_lines_of(
+    const std::vector<std::pair<std::string, GuardActions>>& named);
 
 /// A header, then a line for each. named: with "ARM (ACTION)".
 [[nodiscard]] std::vector<std::vector<std::string>> lines_of(

@@ -17,10 +17,16 @@ std::string scope_text(const record::Scope& scope) {
   return fmt::format("replica {}", fmt::join(scope.replicas, "+"));
 }
 
+// Guards with other limits, or another action, are other guards.
 std::string guard_text(const record::GuardSpec& guards) {
   std::vector<std::string> on;
-  for (const auto& [guard, limit] : guards.chosen()) on.emplace_back(name_of(guard));
-  return on.empty() ? "none" : fmt::format("{}", fmt::join(on, "+"));
+  for (const auto& [guard, limit] : guards.chosen())
+    on.push_back(limit > 0 ? fmt::format("{}={}", name_of(guard), limit) : name_of(guard));
+  if (on.empty()) return "none";
+  const std::string names = fmt::format("{}", fmt::join(on, "+"));
+  if (guards.on_alarm == record::OnAlarm::record) return names;
+  if (guards.rollback_every == 1) return fmt::format("{}:{}", names, name_of(guards.on_alarm));
+  return fmt::format("{}:{}/{}", names, name_of(guards.on_alarm), guards.rollback_every);
 }
 
 std::string property_of(Dimension dimension, const design::CampaignSpec& spec, const design::Arm& arm,

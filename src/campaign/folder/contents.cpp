@@ -8,7 +8,7 @@ namespace bitrift::campaign {
 
 analyze::Contents read_contents(const Layout& layout, const StoredCampaign& campaign) {
   const design::CampaignSpec& spec = campaign.spec;
-  if (!spec.strata->no_rates_by("bit").empty()) return {};
+  if (!spec.strata->no_rates_by("tensor").empty()) return {};
   for (const record::BaseFile& file : spec.files) {
     const auto path = layout.base(file.stem);
     if (std::filesystem::exists(path)) continue;

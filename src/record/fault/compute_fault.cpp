@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/number/number_format.h"
 #include "record/fault/fault.h"
 #include "record/json/keys.h"
 
@@ -23,6 +24,7 @@ constexpr std::tuple compute_keys = {Key{"site", &ComputeFault::site},
                                      Key{"micro_batch", &ComputeFault::micro_batch},
                                      Key{"element", &ComputeFault::element},
                                      Key{"bit", &ComputeFault::bit},
+                                     Key{"effect", &ComputeFault::effect, Presence::unless_default},
                                      Key{"every", &ComputeFault::every, Presence::unless_default},
                                      Key{"elements", &ComputeFault::elements, Presence::unless_default},
                                      Key{"stride", &ComputeFault::stride, Presence::unless_default}};
@@ -31,6 +33,7 @@ bool possible(const ComputeFault& fault) {
   return !fault.tensor.empty() && fault.step >= 1 && fault.replica >= 0 && fault.micro_batch >= 0 &&
          fault.element >= 0 && fault.bit >= 0 && fault.bit <= highest_bit && fault.lasting >= 0 &&
          fault.every >= 1 && fault.elements >= 1 && fault.stride >= 1 &&
+         (fault.effect == ComputeEffect::flip || fault.bit == 0) &&
          (of_layers(fault.site) || fault.micro_batch == 0) &&
          (fault.site != ComputeSite::parameter || fault.lasting == 1);
 }
@@ -60,7 +63,7 @@ class Parts {
   }
   // Takes the next part if it is this word.
   bool skip_word(std::string_view word) {
-    if (rest_.substr(0, rest_.find_first_of("/*")) != word) return false;
+    if (rest_.substr(0, rest_.find_first_of("+/*")) != word) return false;
     rest_.remove_prefix(word.size());
     return true;
   }
@@ -147,7 +150,10 @@ ComputeFault compute_fault_from_text(std::string_view text) {
   parts.demand('.', "micro-batch");
   fault.element = parts.number("element", 0);
   parts.demand('.', "element");
-  fault.bit = static_cast<int>(parts.number("bit", 0, highest_bit));
+  for (const ComputeEffect effect : {ComputeEffect::zero, ComputeEffect::nan, ComputeEffect::inf}) {
+    if (parts.skip_word(name_of(effect))) fault.effect = effect;
+  }
+  if (fault.effect == ComputeEffect::flip) fault.bit = static_cast<int>(parts.number("bit", 0, highest_bit));
   if (parts.skip('+')) {
     fault.lasting = parts.skip_word(permanent) ? 0 : parts.number("number of times", 1);
     if (parts.skip('/')) fault.every = parts.number("distance of steps", 1);
@@ -165,14 +171,31 @@ ComputeFault compute_fault_from_text(std::string_view text) {
 }
 
 std::string to_text(const ComputeFault& fault) {
+  const bool flips = fault.effect == ComputeEffect::flip;
   std::string text = fmt::format("{}:{}@{}:{}.{}.{}.{}", name_of(fault.site), fault.tensor, fault.step,
-                                 fault.replica, fault.micro_batch, fault.element, fault.bit);
+                                 fault.replica, fault.micro_batch, fault.element,
+                                 flips ? std::to_string(fault.bit) : name_of(fault.effect));
   if (fault.lasting != 1 || fault.every != 1)
     text += fault.lasting == 0 ? fmt::format("+{}", permanent) : fmt::format("+{}", fault.lasting);
   if (fault.every != 1) text += fmt::format("/{}", fault.every);
   if (fault.elements != 1 || fault.stride != 1) text += fmt::format("*{}", fault.elements);
   if (fault.stride != 1) text += fmt::format("/{}", fault.stride);
   return text;
+}
+
+std::uint64_t pattern_after(const ComputeFault& fault, const std::string& dtype, std::uint64_t old) {
+  const NumberFormat format = number_format(dtype).value();
+  switch (fault.effect) {
+    case ComputeEffect::flip:
+      return old ^ std::uint64_t{1} << static_cast<unsigned>(fault.bit);
+    case ComputeEffect::zero:
+      return 0;
+    case ComputeEffect::nan:
+      return nan_pattern(format);
+    case ComputeEffect::inf:
+      return infinity_pattern(format);
+  }
+  fail(ErrorCode::internal, "an effect without a pattern");
 }
 
 void to_json(Json& value, const AlteredValue& altered) {

@@ -45,14 +45,19 @@ std::vector<std::int64_t> struck_by(const ComputeFault& fault, std::int64_t coun
   return numbers;
 }
 
-// Flips the bit in place.
-void flip(const torch::Tensor& values, const ComputeFault& fault) {
+// Alters the elements in place.
+void alter(const torch::Tensor& values, const ComputeFault& fault) {
   const torch::Tensor here =
       values.cpu().contiguous();  // shares memory with `values` where it is both already
   auto* const bytes = static_cast<std::uint8_t*>(here.data_ptr());
   const std::int64_t size = here.element_size();
-  const auto mask = static_cast<std::uint8_t>(1U << static_cast<unsigned>(fault.bit % 8));
-  for (const std::int64_t at : struck_by(fault, here.numel())) bytes[at * size + fault.bit / 8] ^= mask;
+  const std::string dtype = nn::format_name(here.scalar_type());
+  for (const std::int64_t at : struck_by(fault, here.numel())) {
+    std::uint64_t pattern = 0;  // little-endian
+    std::memcpy(&pattern, bytes + at * size, static_cast<std::size_t>(size));
+    pattern = record::pattern_after(fault, dtype, pattern);
+    std::memcpy(bytes + at * size, &pattern, static_cast<std::size_t>(size));
+  }
   if (!here.is_alias_of(values)) torch::Tensor(values).copy_(here);
 }
 
@@ -140,7 +145,7 @@ void ComputeFlips::strike(std::size_t fault, const torch::Tensor& values) {
   }
   AlteredValue altered{.fault = one, .dtype = nn::format_name(values.scalar_type())};
   altered.old_pattern = pattern_of(element_of(values, one.element));
-  flip(values, one);
+  alter(values, one);
   altered.new_pattern = pattern_of(element_of(values, one.element));
   note(fault, std::move(altered));
 }

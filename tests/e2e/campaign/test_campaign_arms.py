@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
-from campaign_support import CONTROLS, SMALL_BASE, campaign, read_rows
+from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows
 
 
 def spec(arms: list[dict], **changes: object) -> dict:
@@ -93,6 +94,11 @@ def test_guards_of_an_arm_replace_those_of_the_base(tmp_path: Path) -> None:
         assert (row["result"]["status"] == "rejected") == (draw in spikes)
         if draw in spikes:
             assert "guard gradient_norm" in row["result"]["detail"]
+    words = [BIN / "bitrift", "analyze", tmp_path / "out", "--by", "guard", "--json"]
+    groups = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["groups"]
+    named = {group["key"]["guard"]: group["trials"] for group in groups}
+    limits = ("gradient_norm=1e-06", "gradient_norm=0.25", "gradient_norm=0.25:stop")
+    assert named == dict.fromkeys(("none", *limits), 40)
 
 
 @pytest.mark.parametrize(

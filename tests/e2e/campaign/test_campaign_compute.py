@@ -159,6 +159,31 @@ def test_faults_that_last_strike_to_the_end(tmp_path: Path) -> None:
         assert altered["times"] == len(range(fault["step"], 9, 2))
 
 
+def test_whole_numbers_that_become_zero(tmp_path: Path) -> None:
+    strata = {"effect": "zero", "sites": ["activation", "parameter"], "elements": 8, "stride": "random"}
+    arms = [{"name": "serial", "parallel": {"kind": "serial"}}]
+    spec = SPEC | {"strata": {"compute": strata | {"tensors": ["fc1", "fc1.weight"]}}, "arms": arms}
+    done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in read_rows(tmp_path / "run").values() if row["kind"] == "trial"]
+    assert {row["id"]["stratum"] for row in rows} == {"activation.zero", "parameter.zero"}
+    for row in rows:
+        altered = row["result"]["altered_values"]
+        assert len(altered) == 8 and {int(one["new"], 16) for one in altered} == {0}
+        assert {one["compute"]["effect"] for one in altered} == {"zero"}
+    frame = bitrift.Campaign(tmp_path / "run").trials()
+    assert frame["bit"].isna().all() and set(frame["computed_tensor"]) == {"fc1", "fc1.weight"}
+    words = [BIN / "bitrift", "analyze", tmp_path / "run", "--by"]
+    by_layer = subprocess.run([*words, "role,layer", "--json"], capture_output=True, check=True)
+    groups = json.loads(by_layer.stdout)["groups"]
+    assert {(one["key"]["role"], one["key"]["layer"]) for one in groups} == {
+        ("activation", "fc1"),
+        ("parameter", "fc1"),
+    }
+    by_bit = subprocess.run([*words, "bit"], capture_output=True, text=True, check=False)
+    assert by_bit.returncode == 2 and "they have no bit" in by_bit.stderr
+
+
 def test_random_bits_of_scattered_elements(tmp_path: Path) -> None:
     """Each is a fault of its own in a row, in one tensor and step, and each was read back."""
     sites = ["activation", "gradient", "weight_gradient", "update", "parameter"]

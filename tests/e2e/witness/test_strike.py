@@ -48,7 +48,10 @@ class Strike:
         elements, _, stride = pattern.partition("/")
         step, places = rest.split(":")
         self.site, self.step = site, int(step)
-        self.replica, self.micro, self.element, self.bit = (int(part) for part in places.split("."))
+        *numbers, what = places.split(".")
+        self.replica, self.micro, self.element = (int(part) for part in numbers)
+        self.becomes = {"zero": 0.0, "nan": np.nan, "inf": np.inf}.get(what)
+        self.bit = int(what) if self.becomes is None else None
         self.lasting = None if lasting == "permanent" else int(lasting or 1)
         self.every, self.elements, self.stride = int(every or 1), int(elements or 1), int(stride or 1)
         self.seen: dict[str, Any] = {}
@@ -63,9 +66,12 @@ class Strike:
             for number in range(self.elements):
                 place = np.unravel_index((self.element + number * self.stride) % values.numel(), values.shape)
                 before = values[place].clone()
-                sign = self.bit == 8 * values.element_size() - 1
-                mask = -(1 << self.bit) if sign else 1 << self.bit
-                values[place] = (before.view(INTEGERS[values.dtype]) ^ mask).view(values.dtype)
+                if self.bit is None:
+                    values[place] = self.becomes
+                else:
+                    sign = self.bit == 8 * values.element_size() - 1
+                    mask = -(1 << self.bit) if sign else 1 << self.bit
+                    values[place] = (before.view(INTEGERS[values.dtype]) ^ mask).view(values.dtype)
                 if number == 0:
                     digits = 2 * values.element_size()
                     texts = [f"0x{bits_of(value):0{digits}x}" for value in (before, values[place])]
@@ -207,7 +213,7 @@ def check(folder: Path, spec: dict[str, Any], text: str, replicas: int, parts: i
     for seen, one in zip(result["altered_values"], fault.each, strict=True):
         assert seen.pop("compute")["tensor"] == one.tensor
         assert seen == one.seen
-        assert int(seen["old"], 16) ^ int(seen["new"], 16) == 1 << one.bit
+        assert one.bit is None or int(seen["old"], 16) ^ int(seen["new"], 16) == 1 << one.bit
     for replica, witness in enumerate(witnesses):
         witness.check_state(finished, replica)
 
@@ -231,6 +237,10 @@ SERIAL: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (GPT, ADAMW, "fp32", "weight_gradient:transformer.wte.weight@2:0.0.1000.30"),
     (GPT, ADAMW, "autocast-bf16", "activation:transformer.h.1@2:0.1.1000.29"),
     (LENET, SGD, "fp32", "parameter:conv2.weight@2:0.0.77.29"),
+    (LENET, SGD, "fp32", "activation:fc1@2:0.0.60.zero*30"),
+    (LENET, ADAMW, "fp64", "gradient:conv2@2:0.1.99.zero+2*200/3"),
+    (GPT, ADAMW, "fp32", "update:transformer.h.1.mlp.c_fc.weight@2:0.0.500.zero+permanent*100"),
+    (LENET, SGD, "fp32", "parameter:fc2.bias@2:0.0.6.zero*20"),
     (LENET, SGD, "fp32", "activation:fc1@2:0.1.60.28 activation:fc1@2:0.1.60.13 activation:fc1@2:0.1.901.31"),
     (LENET, SGD, "fp32", "gradient:fc1@2:0.1.60.28 gradient:fc1@2:0.1.60.13 gradient:fc1@2:0.1.901.31"),
     (LENET, ADAMW, "fp32", "weight_gradient:fc2.bias@2:0.0.6.28 weight_gradient:fc2.bias@2:0.0.6.3"),

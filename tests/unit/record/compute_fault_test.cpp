@@ -59,7 +59,14 @@ TEST(ComputeFault, SurvivesTextAndJson) {
   strided.stride = 2;  // without a second element it means nothing, but must not be lost
   ComputeFault spaced = example();
   spaced.every = 2;
-  for (const ComputeFault& fault : {example(), extreme(), strided, spaced}) {
+  ComputeFault zero = extreme();
+  zero.bit = 0;
+  zero.effect = ComputeEffect::zero;
+  ComputeFault nan = zero, inf = zero;
+  nan.lasting = nan.every = nan.elements = nan.stride = 1;
+  nan.effect = ComputeEffect::nan;
+  inf.effect = ComputeEffect::inf;
+  for (const ComputeFault& fault : {example(), extreme(), strided, spaced, zero, nan, inf}) {
     EXPECT_EQ(compute_fault_from_text(to_text(fault)), fault) << to_text(fault);
     EXPECT_EQ(compute_fault_from_json(Json::parse(to_json(fault).dump())), fault);
     const Faults faults = std::vector{fault};
@@ -88,6 +95,18 @@ TEST(ComputeFault, StrikesAsOftenAsItSays) {
   EXPECT_THAT(steps(fault), ElementsAre(4, 8, 12));
   EXPECT_EQ(fault.last_step(), std::nullopt);
   EXPECT_EQ(extreme().last_step(), std::nullopt);  // beyond what any run reaches
+}
+
+TEST(ComputeFault, SetsPatternsOfTheFormat) {
+  const auto after = [](const char* text, const char* dtype, std::uint64_t old) {
+    return pattern_after(compute_fault_from_text(text), dtype, old);
+  };
+  EXPECT_EQ(after("gradient:a@1:0.0.0.63", "float64", 1), 0x8000000000000001U);
+  EXPECT_EQ(after("gradient:a@1:0.0.0.zero", "float32", 0xbf800000U), 0U);
+  EXPECT_EQ(after("gradient:a@1:0.0.0.nan", "float32", 1), 0x7fc00000U);
+  EXPECT_EQ(after("gradient:a@1:0.0.0.nan+2/3*4", "bfloat16", 1), 0x7fc0U);
+  EXPECT_EQ(after("gradient:a@1:0.0.0.inf*4", "float16", 1), 0x7c00U);
+  EXPECT_EQ(after("gradient:a@1:0.0.0.inf", "float64", 1), 0x7ff0000000000000U);
 }
 
 TEST(ComputeFault, ThatIsImpossibleIsRefused) {
@@ -140,6 +159,9 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("update:a@1:0", "no '.' after the replica"),
                       std::pair("update:a@1:0.0.0.", "'' is not a valid bit"),
                       std::pair("update:a@1:0.0.0.64", "'64' is not a valid bit"),
+                      std::pair("update:a@1:0.0.0.zeros", "'zeros' is not a valid bit"),
+                      std::pair("update:a@1:0.0.0.zero5", "'zero5' is not a valid bit"),
+                      std::pair("update:a@1:0.0.0.flip", "'flip' is not a valid bit"),
                       std::pair("update:a@1:0.0.0.1.2", "'.2' follows the bit"),
                       std::pair("update:a@1:0.0.0.1+", "'' is not a valid number of times"),
                       std::pair("update:a@1:0.0.0.1+permanently/2", "'permanently' is not a valid number"),

@@ -77,6 +77,11 @@ std::vector<std::uint64_t> numbers_with(std::uint64_t first, std::uint64_t count
   return numbers;
 }
 
+const char* what_becomes(record::ComputeEffect effect) {
+  constexpr std::array words = {"another", "0", "NaN", "infinite"};
+  return words[static_cast<std::size_t>(effect)];
+}
+
 const char* what_is(ComputeSite site) {
   constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
                                 "gradients of parameters on one replica", "updates of parameters",
@@ -87,7 +92,9 @@ const char* what_is(ComputeSite site) {
 }  // namespace
 
 Json ComputeStrata::to_json() const {
-  Json value = {{"fields", fields}, {"sites", sites}};
+  Json value = {{"sites", sites}};
+  if (flips()) value["fields"] = fields;
+  if (!flips()) value["effect"] = effect;
   if (!tensors.empty()) value["tensors"] = tensors;
   if (steps) value["steps"] = design::to_json(*steps);
   if (lasting == 0) value["lasting"] = permanent;
@@ -224,6 +231,11 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
   run.faults = std::vector{fault};
 }
 
+std::string ComputeStrata::no_rates_by(const std::string& word) const {
+  if (flips() || word != "bit") return "";
+  return "the faults of this campaign set whole numbers, so they have no bit; group by layer or tensor";
+}
+
 Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) const {
   std::vector<std::string> names;
   for (const ComputeSite site : sites) names.emplace_back(what_is(site));
@@ -243,14 +255,20 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
   }
   const std::string more = bits == 1 ? "" : fmt::format(" and {} other random bits of it", bits - 1);
   if (bits != 1 && elements != 1) when += fmt::format(", in each of which {} random bits flip", bits);
-  said.faults[""] = fmt::format(
-      "a flip of one bit{} of a number while it is computed, chosen uniformly from the {}{} of all numbers "
-      "among {}{}, in {}{}{}{}",
-      more, size_text(size), bits_text(fields), in_words(names, "and"), which, steps ? "" : "all ",
-      steps_text(steps), except, when);
-  said.rates = rate_of_uniform("bit", "bits of numbers that a step computes");
+  const std::string what =
+      flips()
+          ? fmt::format(
+                "a flip of one bit{} of a number while it is computed, chosen uniformly from the {}{} "
+                "of all numbers",
+                more, size_text(size), bits_text(fields))
+          : fmt::format("a number that becomes {} while it is computed, chosen uniformly from all {}numbers",
+                        what_becomes(effect), size_text(size));
+  said.faults[""] = fmt::format("{} among {}{}, in {}{}{}{}", what, in_words(names, "and"), which,
+                                steps ? "" : "all ", steps_text(steps), except, when);
+  said.rates = flips() ? rate_of_uniform("bit", "bits of numbers that a step computes")
+                       : rate_of_uniform("number", "numbers that a step computes");
   said.limits = {
-      "The rates are those of flips that are simulated in software, in whole tensors between layers and "
+      "The rates are those of faults that are simulated in software, in whole tensors between layers and "
       "around the optimizer. They say nothing about how often hardware makes such errors, about numbers "
       "within "
       "a layer, or about faults in checkpoints."};
@@ -263,7 +281,16 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
 Strata compute_strata_from(const record::Document& document) {
   const Json& value = document.value.at("strata").at("compute");
   ComputeStrata strata;
-  value.at("fields").get_to(strata.fields);
+  strata.effect = value.value("effect", strata.effect);
+  strata.fields = value.value("fields", strata.fields);
+  if (strata.flips() == strata.fields.empty()) {
+    fail(ErrorCode::bad_input, "{}: {}", document.where("/strata/compute"),
+         strata.flips()
+             ? "give 'fields', whose bits flip, or another 'effect'"
+             : fmt::format("'fields' are bits that flip, and the effect {} sets whole numbers; leave "
+                           "one of the two out",
+                           name_of(strata.effect)));
+  }
   strata.sites = value.value("sites", strata.sites);
   strata.tensors = value.value("tensors", strata.tensors);
   strata.steps = step_range_from(document, "/strata/compute/steps");
@@ -305,7 +332,12 @@ Strata compute_strata_from(const record::Document& document) {
          "{}: a fault flips at most {} bits that are random; ask for fewer elements or bits",
          document.where("/strata/compute/elements"), most_flips);
   }
+  if (!strata.flips() && strata.bits != 1) {
+    fail(ErrorCode::bad_input, "{}: the effect {} sets whole numbers; leave the key out",
+         document.where("/strata/compute/bits"), name_of(strata.effect));
+  }
   check_fields(document, "/strata/compute/fields", strata.fields);
+  if (!strata.flips()) strata.fields = {name_of(strata.effect)};
   return strata;
 }
 
@@ -321,6 +353,7 @@ ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field,
   scattered_ = strata.scattered;
   bits_ = static_cast<std::uint64_t>(strata.bits);
   first_ = {.site = site,
+            .effect = strata.effect,
             .lasting = strata.lasting,
             .every = strata.every,
             .elements = strata.elements,
@@ -363,7 +396,9 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
     found = true;
     check_fits(tensor);
     const NumberFormat format = number_format(tensor.dtype).value();
-    const std::vector<unsigned> bits = bit_field(format, field);
+    if (strata.effect == record::ComputeEffect::inf && format.finite_only)
+      fail(ErrorCode::bad_input, "{} has no infinity; name other tensors", tensor.name);
+    const auto bits = strata.flips() ? bit_field(format, field) : std::vector<unsigned>{0};
     if (bits.empty()) continue;
     const auto elements = static_cast<std::uint64_t>(tensor.elements);
     const auto passes = static_cast<std::uint64_t>(tensor.passes);
@@ -433,9 +468,8 @@ ComputeFault ComputePopulation::at(std::uint64_t index) const {
 bool landed(const std::vector<ComputeFault>& faults, const RunEnd& end) {
   if (!end.result || end.result->altered_values.size() != faults.size()) return false;
   return std::ranges::all_of(end.result->altered_values, [&](const record::AlteredValue& altered) {
-    const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(altered.fault.bit);
-    return altered.times >= 1 && (altered.old_pattern ^ altered.new_pattern) == bit &&
-           std::ranges::count(faults, altered.fault) == 1;
+    return altered.times >= 1 && std::ranges::count(faults, altered.fault) == 1 &&
+           altered.new_pattern == pattern_after(altered.fault, altered.dtype, altered.old_pattern);
   });
 }
 

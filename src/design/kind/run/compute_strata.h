@@ -15,7 +15,8 @@ namespace bitrift::design {
 
 /// Each site x bit field is a stratum "<site>.<field>".
 struct ComputeStrata final : Kind {
-  std::vector<std::string> fields;  ///< as in BitStrata
+  std::vector<std::string> fields = {};  ///< flip: as in BitStrata; else the name of the effect
+  record::ComputeEffect effect = record::ComputeEffect::flip;
   std::vector<record::ComputeSite> sites = {record::ComputeSite::activation, record::ComputeSite::gradient,
                                             record::ComputeSite::weight_gradient,
                                             record::ComputeSite::update};
@@ -40,7 +41,8 @@ struct ComputeStrata final : Kind {
              const std::vector<record::RecoverySpec>&) const override;
   [[nodiscard]] std::unique_ptr<const Population> population(std::size_t index,
                                                              const Setting& setting) const override;
-  [[nodiscard]] const char* members() const override { return "bits"; }
+  [[nodiscard]] const char* members() const override { return flips() ? "bits" : "numbers"; }
+  [[nodiscard]] bool flips() const noexcept { return effect == record::ComputeEffect::flip; }
   [[nodiscard]] std::optional<FactNeeded> fact_needed() const override;
   [[nodiscard]] std::optional<record::Json> fact() const override;
   [[nodiscard]] Strata with_fact(const record::Json& fact) const override;
@@ -52,8 +54,9 @@ struct ComputeStrata final : Kind {
   void plant(const std::string& stratum, const Setting& setting, const record::RecoverySpec&,
              record::TrialSpec& run) const override;
   [[nodiscard]] Sentences sentences(const std::optional<std::uint64_t>& size) const override;
-  [[nodiscard]] std::string no_rates_by(const std::string&) const override { return ""; }
+  [[nodiscard]] std::string no_rates_by(const std::string& word) const override;
   [[nodiscard]] const char* usual_dimension() const override { return "stratum"; }
+  [[nodiscard]] const char* averaged_over() const override { return members(); }
 };
 
 /// Reads the value at /strata/compute of a document that obeys the schema. Throws Error(bad_input) with file,
@@ -61,8 +64,9 @@ struct ComputeStrata final : Kind {
 [[nodiscard]] Strata compute_strata_from(const record::Document& document);
 
 /// Steps x replicas x tensors of the site x passes of a step x elements x bits of the field: every bit that a
-/// run computes there, once, except in short steps. If faults last or strike several elements, this is where
-/// they begin, and the other elements and bits of a member that are random are a function of its index.
+/// run computes there, once, except in short steps. Without the bits where a fault sets the whole number. If
+/// faults last or strike several elements, this is where they begin, and the other elements and bits of a
+/// member that are random are a function of its index.
 class ComputePopulation final : public ListedPopulation {
  public:
   /// Throws Error(bad_input) when strata.computations is not known, a step is beyond the end of a run, no
@@ -101,8 +105,8 @@ class ComputePopulation final : public ListedPopulation {
   std::vector<Tensor> tensors_;
 };
 
-/// Whether each fault struck and its first element was read back with exactly that bit flipped, and nothing
-/// else was struck. For a run without a result this is not known: false.
+/// Whether each fault struck and its first element was read back as it had to be, and nothing else was
+/// struck. For a run without a result this is not known: false.
 [[nodiscard]] bool landed(const std::vector<record::ComputeFault>& faults, const RunEnd& end);
 
 }  // namespace bitrift::design

@@ -199,6 +199,27 @@ TEST(ComputePopulation, OneBitInScatteredElementsIsTheSameBit) {
   }
 }
 
+TEST(ComputePopulation, WholeNumbersAreElements) {
+  ComputeStrata compute = strata();
+  compute.effect = record::ComputeEffect::nan;
+  compute.fields = {"nan"};
+  ASSERT_EQ(compute.strata().size(), 4U);
+  EXPECT_EQ(compute.strata()[1].name, "gradient.nan");
+  const ComputePopulation population(ComputeSite::gradient, "nan", compute, epochs);
+  EXPECT_EQ(population.size(), 3U * 3U * 2U * 6U);
+  std::set<std::string> seen;
+  for (std::uint64_t index = 0; index < population.size(); ++index) {
+    const ComputeFault fault = population.at(index);
+    EXPECT_EQ(std::pair(fault.bit, fault.effect), std::pair(0, record::ComputeEffect::nan));
+    seen.insert(to_text(fault));
+  }
+  EXPECT_EQ(seen.size(), population.size());
+  EXPECT_THAT(compute.sentences(std::nullopt).faults.at(""),
+              HasSubstr("a number that becomes NaN while it is computed, chosen uniformly from all numbers"));
+  EXPECT_THAT(compute.no_rates_by("bit"), HasSubstr("they have no bit"));
+  EXPECT_EQ(compute.no_rates_by("layer"), "");
+}
+
 TEST(ComputePopulation, RefusesMoreBitsThanANumberHas) {
   ComputeStrata compute = strata();
   compute.bits = 17;
@@ -250,6 +271,17 @@ TEST(ComputeCanaries, StrikeTheLastTensorOfEverySite) {
                         "canary:compute-update update:fc.bias@3:0.0.0.30*2",
                         "canary:compute-all activation:fc@1:0.0.0.15+permanent*3",
                     }));
+}
+
+TEST(ComputeLanded, NeedsTheNumberThatItSets) {
+  const ComputeFault fault{.tensor = "fc", .effect = record::ComputeEffect::zero};
+  const auto lands = [&](std::uint64_t now) {
+    std::optional<record::RunResult> result = record::RunResult();
+    result->altered_values = {{fault, "float32", 0x3f800000, now, 1}};
+    return landed(std::vector{fault}, {result, std::nullopt});
+  };
+  EXPECT_TRUE(lands(0));
+  EXPECT_FALSE(lands(0x3f800000));
 }
 
 TEST(ComputeLanded, NeedsEachFaultOnceWithItsBit) {
@@ -314,6 +346,11 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("strata.compute={\"fields\": [\"sign\"], \"elements\": 251, \"bits\": 4}",
                   "a fault flips at most 1000 bits that are random"),
         std::pair("strata.compute.bits=0", "strata.compute.bits"),
+        std::pair("strata.compute.effect=zero",
+                  "'fields' are bits that flip, and the effect zero sets whole"),
+        std::pair("strata.compute={}", "give 'fields', whose bits flip, or another 'effect'"),
+        std::pair("strata.compute={\"effect\": \"half\"}", "strata.compute.effect"),
+        std::pair("strata.compute={\"effect\": \"nan\", \"bits\": 2}", "the effect nan sets whole numbers"),
         std::pair("strata.roles=[\"weight\"]", "or 'compute'"),
         std::pair("strata.tensors=[\"a\"]", "give strata.compute.tensors"),
         std::pair("propagation={\"steps\": [1]}", "these faults alter none; remove the key"),
