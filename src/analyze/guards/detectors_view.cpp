@@ -18,7 +18,6 @@ namespace {
 
 using record::Json;
 using record::OutcomeClass;
-using record::TrialKind;
 using record::TrialRecord;
 
 // The arm without guards that runs the same faults in the same way.

@@ -23,7 +23,7 @@ std::string guard_text(const record::GuardSpec& guards) {
   for (const auto& [guard, limit] : guards.chosen())
     on.push_back(limit > 0 ? fmt::format("{}={}", name_of(guard), limit) : name_of(guard));
   if (on.empty()) return "none";
-  const std::string names = fmt::format("{}", fmt::join(on, "+"));
+  std::string names = fmt::format("{}", fmt::join(on, "+"));
   if (guards.on_alarm == record::OnAlarm::record) return names;
   if (guards.rollback_every == 1) return fmt::format("{}:{}", names, name_of(guards.on_alarm));
   return fmt::format("{}:{}/{}", names, name_of(guards.on_alarm), guards.rollback_every);

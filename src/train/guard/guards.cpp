@@ -115,7 +115,7 @@ void Guards::before_update(const Optimizer& optimizer) {
 }
 
 void Guards::see_update(const Optimizer& optimizer, double learning_rate, std::int64_t step) {
-  if (!sees_updates() || learning_rate == 0) return;
+  if (!sees_updates()) return;
   const torch::NoGradGuard no_grad;
   const double limit = room * learning_rate * largest_update(optimizer_, step);
   const double decay =
@@ -128,7 +128,7 @@ void Guards::see_update(const Optimizer& optimizer, double learning_rate, std::i
     const torch::Tensor now = narrow ? one.value.detach().to(torch::kFloat32) : one.value.detach();
     const torch::Tensor moved = (now - old).abs();
     const std::string path = "model/" + one.key;
-    if (spec_.update_jump > 0) {
+    if (spec_.update_jump > 0 && learning_rate > 0) {
       const double size = moved.to(torch::kFloat64).square().mean().sqrt().item<double>() / learning_rate;
       see_recent(Guard::update_jump, spec_.update_jump, size, updates_[one.key], step, path, true);
     }

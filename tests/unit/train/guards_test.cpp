@@ -297,6 +297,46 @@ TEST(Guards, TheUpdateBoundNamesTheParameterThatMovedTooFar) {
   put(first(session, "model/" + one.key), std::nan(""));
   guards.see_update(optimizer, 0.1, 2);
   EXPECT_EQ(guards.count(), 2) << "NaN is beyond every bound";
+  const StateTensor other = first(session, "model/" + optimizer.parameters()[0].key);
+  guards.before_update(optimizer);
+  put(other, 7);
+  guards.see_update(optimizer, 0, 2);
+  EXPECT_EQ(guards.count(), 4) << "nothing may move without a learning rate, and one is NaN still";
+}
+
+TEST(Guards, AnUpdateJumpsAgainstTheMeanOfTheSizesOfItsParameter) {
+  record::GuardSpec on;
+  on.update_jump = 3;
+  const record::TrainingSpec spec = spec_with(on);
+  Session session = adam_session(spec);
+  Optimizer& optimizer = session.optimizer();
+  Guards guards(spec, 1, false);
+  const Optimizer::Parameter& one = optimizer.parameters()[1];
+  const torch::NoGradGuard no_grad;
+  const auto move = [&](double size) {
+    guards.before_update(optimizer);
+    one.value.add_(size);
+    guards.see_update(optimizer, 0.5, 9);
+  };
+  for (int i = 0; i < 7; ++i) move(0.25);
+  EXPECT_EQ(guards.count(), 0);
+  const Guards::Memory seven = guards.memory();
+  move(64);
+  EXPECT_EQ(guards.count(), 0) << "seven sizes make no judgement";
+  guards.remember_again(seven);
+  move(0.25);
+  move(0.7);
+  EXPECT_EQ(guards.count(), 0) << "2.8 times the mean";
+  guards.remember_again(seven);
+  move(0.25);
+  move(0.8);
+  ASSERT_EQ(guards.count(), 1);
+  EXPECT_EQ(guards.alarms()[0].guard, record::Guard::update_jump);
+  EXPECT_EQ(guards.alarms()[0].tensor, "model/" + one.key);
+  EXPECT_NEAR(guards.alarms()[0].value, 1.6, 1e-4);
+  EXPECT_NEAR(guards.alarms()[0].limit, 1.5, 1e-4);
+  move(std::nan(""));
+  EXPECT_EQ(guards.count(), 2);
 }
 
 TEST(Guards, FingerprintsNameEveryTensorThatChangedBetweenSteps) {
