@@ -85,7 +85,7 @@ class Expected(Study):
             width = 8 * values.element_size()
             mask = 1 << self.fault.bit
             mask = mask - (1 << width) if self.fault.bit == width - 1 else mask
-            flat[place] = (old.view(integer) ^ mask).view(values.dtype)
+            flat[place] = (old.view(integer) ^ mask).view(values.dtype) if self.fault.effect == "flip" else 0
             if not self.seen:
                 texts = [f"0x{int(one.view(integer)) % (1 << width):0{width // 4}x}" for one in (old, flat[place])]
                 self.seen = {"old": texts[0], "new": texts[1], "times": 0}
@@ -135,6 +135,8 @@ class Expected(Study):
     "text",
     [
         "activation:1@4:0.1.17.9",
+        "gradient:1@4:0.1.16.zero+2/2*8",
+        "update:2.weight@4:0.0.5.zero*4",
         "activation:1@4:0.0.17.15+2/2*3",
         "gradient:1@4:0.1.30.12",
         "weight_gradient:2.weight@4:0.0.5.13+permanent/2",

@@ -229,7 +229,7 @@ void TrainerState::stand_together() {
 
 StepResult TrainerState::apply(const Decision& decision) {
   begun_ = prepared_ = false;
-  settled_ = -1;
+  settled_ = compared_ = -1;
   last_decision_ = decision;
   Progress& progress = session().progress;
   StepResult result{.batch = decision.batch, .leave = decision.leave};
@@ -290,7 +290,9 @@ StepResult TrainerState::pass_over(const StepResult& undone) {
 
 std::string TrainerState::settle(bool stopped) {
   const std::int64_t step = session().progress.step;
-  guards.see_replicas(session().optimizer(), layout().peers, step, settled_ == step);
+  const std::int64_t made = step + (stopped ? 1 : 0);
+  guards.see_replicas(session().optimizer(), layout().peers, made, compared_ == made);
+  compared_ = made;
   if (!stopped && parallel.resync_every > 0 && step % parallel.resync_every == 0) share_state(false);
   if (settled_ != step) guards.see_state(session(), step);
   if (settled_ != step && !stopped) guards.remember(session(), step);

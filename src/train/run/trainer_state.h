@@ -89,7 +89,7 @@ struct TrainerState {
   /// the epoch's mean loss and accuracy so far count for its batch. Local.
   StepResult pass_over(const StepResult& undone);
   /// The state was overwritten by an earlier one. Local.
-  void went_back() noexcept { settled_ = -1; }
+  void went_back() noexcept { settled_ = compared_ = -1; }
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();
   /// Replica 0's parameters, under ddp its buffers, and its optimizer state when `with_optimizer`, to all
@@ -161,7 +161,8 @@ struct TrainerState {
   std::vector<torch::Tensor> buffers_, buffers_before_;  // tensors of the session; copies from before the
                                                          // step
   Decision last_decision_;
-  std::int64_t settled_ = -1;  // step whose state the guards have checked
+  std::int64_t settled_ = -1;   // step whose state the guards have checked
+  std::int64_t compared_ = -1;  // step after which replicas were compared
 
   // Derived from the session's seed and epoch; sorting an epoch takes longer than comparing two numbers.
   std::vector<std::int64_t> order_;

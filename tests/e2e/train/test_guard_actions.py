@@ -191,6 +191,16 @@ def test_replicas_that_differ_are_seen_in_the_step_that_parts_them(bases: Any, t
     assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
 
 
+def test_replicas_are_compared_after_a_step_whose_loss_is_not_finite(bases: Any, tmp_path: Path) -> None:
+    words = ["resume", bases("lenet-adam"), "--steps", STEPS, *DATA2]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    struck = ["--strike", "parameter:fc2.weight@7:1.0.5.inf", "--guard", "replicas"]
+    assert call(*words, *struck).returncode == 1
+    undone = run(*words, "-o", tmp_path / "undone.h5", *struck, "--on-alarm", "rollback")
+    assert undone["guard_actions"] == [{"action": "rollback", "step": 11, "to": 10}]
+    assert content(tmp_path / "undone.h5") == content(tmp_path / "clean.h5")
+
+
 def test_a_majority_of_replicas_names_the_rank(tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "s.json", LENET, SGD, batch_size=48)
     words = ["train", spec, "--steps", 5, "--parallel", "data", "--ranks", 3, "--guard", "replicas"]
