@@ -193,7 +193,7 @@ def test_replicas_that_differ_are_seen_in_the_step_that_parts_them(bases: Any, t
 
 def test_replicas_are_compared_after_a_step_whose_loss_is_not_finite(bases: Any, tmp_path: Path) -> None:
     words = ["resume", bases("lenet-adam"), "--steps", STEPS, *DATA2]
-    clean = run(*words, "-o", tmp_path / "clean.h5")
+    run(*words, "-o", tmp_path / "clean.h5")
     struck = ["--strike", "parameter:fc2.weight@7:1.0.5.inf", "--guard", "replicas"]
     assert call(*words, *struck).returncode == 1
     undone = run(*words, "-o", tmp_path / "undone.h5", *struck, "--on-alarm", "rollback")
