@@ -221,8 +221,7 @@ std::string all_bitwise_block(const Summary& summary) {
   for (const AllBitwise& one : summary.all_bitwise)
     entries.push_back(fmt::format("{} {} ({})", one.arm, one.stratum, one.trials));
   return wrapped("All trials bitwise: ", entries) +
-         "  These faults left no trace: either what they alter does not matter, or the trainer does not read "
-         "it.\n";
+         "  These faults left no trace: what they alter does not matter, or the trainer does not read it.\n";
 }
 
 std::string left_out_block(const Summary& summary) {

@@ -1,6 +1,7 @@
 #include "train/guard/output_ranges.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace bitrift::train {
@@ -12,7 +13,7 @@ torch::Tensor OutputRanges::output(const std::string& layer, torch::Tensor y) {
   Range& range = ranges[layer];
   const double limit = factor_ * range.before;
   if (limit == 0 || largest <= limit) {
-    range.now = std::max(range.now, largest);
+    if (std::isfinite(largest)) range.now = std::max(range.now, largest);
     return y;
   }
   range.exceeded = true;

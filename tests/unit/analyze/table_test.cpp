@@ -153,7 +153,7 @@ TEST(Summary, StrataWhoseTrialsAreAllBitwiseArePointedOut) {
   const Summary summary = summarize(one_arm(), spec_of({"serial"}), {"strategy"});
   const std::string text = table(summary);
   EXPECT_THAT(text, HasSubstr("All trials bitwise: serial bias.sign (10)\n"));
-  EXPECT_THAT(text, HasSubstr("the bits do not matter, or the trainer does not read them"));
+  EXPECT_THAT(text, HasSubstr("what they alter does not matter, or the trainer does not read it"));
   const record::Json expected = {{{"arm", "serial"}, {"stratum", "bias.sign"}, {"trials", 10}}};
   EXPECT_EQ(to_json(summary).at("all_bitwise"), expected);
   Rows rows = clean_arm("serial");

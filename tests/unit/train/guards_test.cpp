@@ -194,7 +194,8 @@ TEST(OutputRanges, AStepBeyondTheFactorDoesNotWidenTheRange) {
     EXPECT_TRUE(ranges.output("fc", y).is_same(y));
     return ranges.end_step();
   };
-  EXPECT_TRUE(see(-100).empty()) << "nothing is known before the first step";
+  EXPECT_TRUE(see(infinite).empty()) << "nothing is known before the first step";
+  EXPECT_TRUE(see(-100).empty()) << "and an infinite output is no range";
   EXPECT_TRUE(see(200).empty()) << "equal to the limit is inside";
   const auto found = see(-401);
   ASSERT_EQ(found.size(), 1U);
