@@ -260,6 +260,25 @@ def test_several_bits_of_an_update_are_flipped_in_the_same_update() -> None:
     assert torch.equal(layer.weight.detach(), after)
 
 
+SITES = ("activation:0", "gradient:0", "weight_gradient:0.weight", "update:0.weight", "parameter:0.weight")
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_each_of_several_faults_of_one_tensor_strikes_once(site: str) -> None:
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    faults = [fault_of(f"{site}@2:0.0.{place}") for place in ("5.3", "5.22", "7.zero", "0.30")]
+    with Strikes(faults, {"model": model, "optimizer": optimizer}) as strikes, strikes.epoch():
+        for _ in range(3):
+            optimizer.zero_grad()
+            for _ in range(2):  # micro-batches
+                model(torch.linspace(-1, 1, 12).view(3, 4)).square().sum().backward()
+            optimizer.step()
+    assert [one["compute"] for one in strikes.altered()] == [fault.row for fault in faults]
+    assert [one["times"] for one in strikes.altered()] == [1, 1, 1, 1]
+
+
 def test_names_say_which_of_several_models() -> None:
     one, two = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(2))
     fault = [fault_of("update:0.bias@1:0.0.0.1")]

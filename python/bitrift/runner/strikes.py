@@ -123,9 +123,11 @@ class Strikes(Watch):
             own = [fault for fault in mine if fault.of_layer and fault.tensor == name]
             self.keep(self.layers[name].register_forward_hook(functools.partial(self._output, name, own)))
         known = [fault for fault in mine if fault.tensor in self.parameters and not fault.of_layer]
-        for fault in (one for one in known if one.site == "weight_gradient"):
-            hook = functools.partial(self._gradient_is_complete, fault)
-            self.keep(self.parameters[fault.tensor].register_post_accumulate_grad_hook(hook))
+        gradients = [fault for fault in known if fault.site == "weight_gradient"]
+        for name in dict.fromkeys(fault.tensor for fault in gradients):
+            own = [fault for fault in gradients if fault.tensor == name]
+            hook = functools.partial(self._gradient_is_complete, name, own)
+            self.keep(self.parameters[name].register_post_accumulate_grad_hook(hook))
         if stored := [fault for fault in known if fault.site == "parameter"]:
             hook = functools.partial(self._before_forward, stored)
             self.keep(torch.nn.modules.module.register_module_forward_pre_hook(hook))
@@ -204,11 +206,14 @@ class Strikes(Watch):
         self._strike(fault, altered)
         return altered
 
-    def _gradient_is_complete(self, fault: Fault, parameter: torch.Tensor) -> None:
-        key = f"gradient of {fault.tensor}"
+    def _gradient_is_complete(self, name: str, faults: list[Fault], parameter: torch.Tensor) -> None:
+        key = f"gradient of {name}"
         self._calls[key] += 1
-        if self._calls[key] == 1 and fault.strikes(self._step) and parameter.grad is not None:
-            self._strike(fault, parameter.grad)
+        if self._calls[key] != 1 or parameter.grad is None:
+            return
+        for fault in faults:
+            if fault.strikes(self._step):
+                self._strike(fault, parameter.grad)
 
     def _before_step(self, faults: list[Fault], optimizer: torch.optim.Optimizer, *_: Any) -> None:
         own = {id(value) for group in optimizer.param_groups for value in group["params"]}
