@@ -28,7 +28,8 @@ struct Detector {
   std::map<std::string, AlarmsByOutcome> fields;  ///< the same by bit field (of a fault model: its bits)
   std::map<std::string, AlarmsByOutcome> roles;   ///< the same by the stratum's role
   Share clean;  ///< one golden run of each data order, envelope and held-out runs
-  /// For the alarms on SDCs and crashes: steps after the resume until the first. Absent: none, or not known.
+  /// For the alarms on SDCs and crashes: steps until the first, after the resume or, where a number is struck
+  /// while it is computed, from that step on (1: in it). Absent: none, or not known.
   std::optional<double> median_steps, most_steps;
   /// Median over the clean runs of (duration of steps and evaluations) / steps; absent: without a clean run.
   std::optional<double> step_seconds;

@@ -54,6 +54,18 @@ Scoreboard board_of(const std::vector<TrialRecord>& all, const design::CampaignS
   return scoreboard_of(all, spec, trust_of(all, judging_of(spec)), {{"plain", 100}, {"guarded", 100}});
 }
 
+TEST(Scoreboard, CountsStepsToAnAlarmFromTheStepThatIsStruck) {
+  auto all = rows();
+  for (TrialRecord& row : all) {
+    if (row.kind != record::TrialKind::trial || row.id.stratum != "weight.sign") continue;
+    row.faults = std::vector{record::ComputeFault{.tensor = "fc", .step = 9}};
+    if (row.id.arm == "guarded" && row.id.draw >= 7) alarm(row, 109);
+  }
+  const Scoreboard board = board_of(all);
+  EXPECT_EQ(board.detectors[0].median_steps, 1);
+  EXPECT_EQ(board.detectors[0].most_steps, 2);
+}
+
 TEST(Scoreboard, CountsAlarmsByTheOutcomeOfTheSameFaultWithoutTheGuard) {
   auto all = rows();
   // With on_alarm: stop the guarded trial ends as a crash; what counts is the SDC that it would have been.
