@@ -1,5 +1,7 @@
 #include "spec/optimizer_parts.h"
 
+#include <type_traits>
+
 #include "core/error.h"
 
 namespace bitrift::record {
@@ -30,6 +32,16 @@ constexpr std::tuple guard_keys = {Key{"nonfinite", &GuardSpec::nonfinite},
                                    Key{"checksums", &GuardSpec::checksums},
                                    Key{"on_alarm", &GuardSpec::on_alarm},
                                    Key{"rollback_every", &GuardSpec::rollback_every}};
+
+// Calls use(guard, member) for the setting of each guard, in the order of the keys: a factor or limit is a
+// double, and a guard without one is a bool.
+template <typename Use>
+void for_each_guard(const Use& use) {
+  const auto one = [&use](const auto& key) {
+    if (const auto guard = find_named<Guard>(key.name)) use(*guard, key.member);
+  };
+  std::apply([&one](const auto&... keys) { (one(keys), ...); }, guard_keys);
+}
 
 }  // namespace
 
@@ -98,28 +110,20 @@ Json to_json(const ScheduleSpec& schedule) {
 
 std::vector<std::pair<Guard, double>> GuardSpec::chosen() const {
   std::vector<std::pair<Guard, double>> list;
-  const auto add = [&list](Guard guard, auto value) {
+  for_each_guard([&](Guard guard, auto member) {
+    const auto value = this->*member;
     if (value != decltype(value){})
       list.emplace_back(guard, has_limit(guard) ? static_cast<double>(value) : 0);
-  };
-  add(Guard::nonfinite, nonfinite);
-  add(Guard::loss_spike, loss_spike);
-  add(Guard::gradient_norm, gradient_norm);
-  add(Guard::gradient_jump, gradient_jump);
-  add(Guard::activation_range, activation_range);
-  add(Guard::moment_bound, moment_bound);
-  add(Guard::update_bound, update_bound);
-  add(Guard::update_jump, update_jump);
-  add(Guard::fingerprints, fingerprints);
-  add(Guard::replicas, replicas);
-  add(Guard::recompute, recompute);
-  add(Guard::checksums, checksums);
+  });
   return list;
 }
 
 bool has_limit(Guard guard) noexcept {
-  return guard == Guard::loss_spike || guard == Guard::gradient_norm || guard == Guard::gradient_jump ||
-         guard == Guard::activation_range || guard == Guard::update_jump;
+  bool found = false;
+  for_each_guard([&](Guard one, auto member) {
+    if (one == guard) found = std::is_same_v<decltype(member), double GuardSpec::*>;
+  });
+  return found;
 }
 
 std::string needs_adam(Guard guard, const OptimizerSpec& optimizer) {

@@ -16,9 +16,9 @@ void add_strike_option(CLI::App* command, std::vector<std::string>& strikes) {
       "SITE:TENSOR@STEP:REPLICA.MICRO_BATCH.ELEMENT.BIT: this bit of a number flips while this step of the "
       "run (from 1) computes it. SITE and TENSOR: activation or gradient and a layer, or weight_gradient, "
       "update or parameter (itself, before the step) and a parameter, such as activation:conv1@5:0.0.17.30. "
-      "In the place of BIT, zero, nan and inf set the whole number. With +N or +permanent after it, it "
-      "strikes "
-      "in that many steps, with *N that many neighbouring elements (docs/compute-faults.md); repeatable");
+      "In the place of BIT, zero, nan and inf set the whole number. +N or +permanent: it strikes in that "
+      "many "
+      "steps; *N: in that many neighbouring elements (docs/compute-faults.md); repeatable");
 }
 
 std::vector<ComputeFault> chosen_strikes(const std::vector<std::string>& strikes,

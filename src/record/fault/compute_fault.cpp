@@ -184,16 +184,15 @@ std::string to_text(const ComputeFault& fault) {
 }
 
 std::uint64_t pattern_after(const ComputeFault& fault, const std::string& dtype, std::uint64_t old) {
-  const NumberFormat format = number_format(dtype).value();
   switch (fault.effect) {
     case ComputeEffect::flip:
       return old ^ std::uint64_t{1} << static_cast<unsigned>(fault.bit);
     case ComputeEffect::zero:
       return 0;
     case ComputeEffect::nan:
-      return nan_pattern(format);
+      return nan_pattern(number_format(dtype).value());
     case ComputeEffect::inf:
-      return infinity_pattern(format);
+      return infinity_pattern(number_format(dtype).value());
   }
   fail(ErrorCode::internal, "an effect without a pattern");
 }
