@@ -64,12 +64,12 @@ constexpr EnumNames<12> names_of(Guard) {
            "update_bound", "update_jump", "fingerprints", "replicas", "recompute", "checksums"}};
 }
 
-/// What a guard saw.
+/// What a guard reports.
 struct Alarm {
   Guard guard = Guard::nonfinite;
   std::int64_t step = 0;  ///< of the whole training, 1-based; 0: when the file was loaded
   int rank = 0;           ///< whose state; what all ranks know is rank 0's
-  std::string tensor;     ///< path, a layer's name for its outputs, or "" for what no tensor is to blame for
+  std::string tensor;     ///< path, a layer's name for its outputs, or "" where no tensor is named
   double value = 0, limit = 0;
 };
 constexpr auto keys_of(std::type_identity<Alarm>) {

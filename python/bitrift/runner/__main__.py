@@ -59,7 +59,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         default=[],
         metavar="FAULT",
         help="SITE:TENSOR@STEP:REPLICA.MICRO_BATCH.ELEMENT.BIT: this bit of a number flips while this step computes "
-        "it, such as activation:fc1@5:0.0.17.30 (docs/compute-faults.md); repeatable",
+        "it, such as activation:fc1@5:0.0.17.30. In the place of BIT, zero, nan and inf set the whole number "
+        "(docs/compute-faults.md); repeatable",
     )
     for hidden in ("--connect", "--drill"):
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)

@@ -37,7 +37,7 @@ constexpr EnumNames<5> names_of(ComputeSite) {
   return site == ComputeSite::update || site == ComputeSite::parameter;
 }
 
-/// What happens to a number.
+/// How a fault changes a number.
 enum class ComputeEffect {
   flip,  ///< one of its bits flips
   zero,  ///< it becomes 0

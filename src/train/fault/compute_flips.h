@@ -21,7 +21,7 @@ class ComputeFlips {
  public:
   /// The faults of this run, of all ranks. The effects of earlier ones are forgotten.
   void arm(std::vector<record::ComputeFault> faults);
-  /// Sees the outputs of layers in training, as the layers after them do; nullptr: nobody. Not owned.
+  /// This tap sees the outputs of layers in training as the layers after them do; nullptr: none. Not owned.
   void show_outputs_to(nn::OutputTap* watcher) noexcept { watcher_ = watcher; }
   /// The current step of this run, 1-based.
   void at_step(std::int64_t step);

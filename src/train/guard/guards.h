@@ -29,7 +29,7 @@ class Guards {
   /// This process is this rank from here on.
   void work_as(int rank) noexcept { rank_ = rank, prints_.clear(); }
 
-  /// What guards know of earlier steps that is not in a checkpoint: a run that goes back takes it back, too.
+  /// What guards have learned in earlier steps and no checkpoint holds. A run that goes back restores it.
   struct Memory {
     std::map<std::string, RecentMean> updates;  ///< update_jump: sizes, by parameter
     std::map<std::string, OutputRanges::Range> ranges;
@@ -65,8 +65,8 @@ class Guards {
   /// compared if steps were undone in between.
   void remember(Session& session, std::int64_t step);
   void compare(Session& session, std::int64_t step);
-  /// replicas: the parameters of this rank against those of `peers`, which hold the same ones. again: this
-  /// was checked before, and only the others ask. Collective over them if the guard is on.
+  /// replicas: compares the parameters of this rank with those of `peers`, which hold the same ones. again:
+  /// this rank has checked the step before and only takes part. Collective over them if the guard is on.
   void see_replicas(const Optimizer& optimizer, const mpi::Communicator& peers, std::int64_t step,
                     bool again);
   /// recompute: step number `step` was computed twice.
@@ -88,8 +88,8 @@ class Guards {
   void raise(record::Guard guard, std::int64_t step, const std::string& tensor, double value, double limit);
   void see_tensor(const StateTensor& tensor, std::int64_t step);
   [[nodiscard]] bool sees_updates() const noexcept { return spec_.update_bound || spec_.update_jump > 0; }
-  /// Whether the value is beyond `factor` times the mean of the earlier ones, which it then enters. It raises
-  /// the alarm if it is `mine`, and all ranks know what it is.
+  /// Raises an alarm if the value is beyond `factor` times the mean of the earlier ones, and adds it to the
+  /// mean. mine: whether this rank is the one that reports it.
   void see_recent(record::Guard guard, double factor, double value, RecentMean& recent, std::int64_t step,
                   const std::string& tensor, bool mine);
 
@@ -111,7 +111,7 @@ class Guards {
 };
 
 /// The most that step t of Adam can move an element, divided by the learning rate: with m and v the moments
-/// of gradients g_i, and r = beta1^2 / beta2, Cauchy and Schwarz give
+/// of gradients g_i, and r = beta1^2 / beta2, the Cauchy-Schwarz inequality gives
 ///     |m_t| = (1 - beta1) |sum beta1^(t-i) g_i| <= (1 - beta1) sqrt(sum r^(t-i)) sqrt(v_t / (1 - beta2)),
 /// so the update |m_t / (1 - beta1^t)| / sqrt(v_t / (1 - beta2^t)) is at most
 ///     (1 - beta1) / (1 - beta1^t) sqrt((1 - beta2^t) / (1 - beta2)) sqrt((1 - r^t) / (1 - r)).

@@ -28,7 +28,7 @@ class OutputRanges final : public nn::OutputTap {
   OutputRanges(double factor, bool clip) : factor_(factor), clip_(clip) {}
 
   [[nodiscard]] torch::Tensor output(const std::string& layer, torch::Tensor y) override;
-  /// What the outputs since the last call were beyond, in order. The step that computed them is over.
+  /// Ends the step. Returns the outputs that were beyond their limits in it, in order.
   [[nodiscard]] std::vector<Finding> end_step();
 
   /// By layer. Knows nothing at first, so that the first step raises no alarm.

@@ -1,4 +1,4 @@
-// What guards that act do (docs/training.md, "Guards that act"). Inside train/run only.
+// Going back after an alarm (docs/training.md, "Guards that act"). Inside train/run only.
 #pragma once
 
 #include <cstdint>
