@@ -8,12 +8,12 @@
 
 namespace bitrift::analyze {
 
-/// The bits of one tensor that belong to one stratum.
+/// The bits, or numbers, of one tensor that belong to one stratum.
 struct TensorBits {
   std::string tensor;
   std::string layer;           ///< "" when it belongs to none; that of a slot is the layer of its parameter
   std::uint64_t elements = 0;  ///< of numbers that steps compute: those of all steps, replicas and passes
-  std::vector<unsigned> bits;  ///< of each element, ascending; bit 0 is the least significant
+  std::vector<unsigned> bits;  ///< of each element, ascending, 0 is the least significant; empty: numbers
 };
 
 /// The contents of one base file.

@@ -60,7 +60,8 @@ class Cut {
       Places& places = places_[tensor.tensor];
       const bool layer_allowed = where.allows(Dimension::layer, layer_name(tensor));
       const bool tensor_allowed = where.allows(Dimension::tensor, tensor.tensor);
-      for (const unsigned bit : tensor.bits) {
+      places.numbers = tensor.bits.empty();
+      for (const unsigned bit : places.numbers ? std::vector<unsigned>{0} : tensor.bits) {
         bits_ += tensor.elements;
         places.at[bit] = outside;
         if (!where.allows(Dimension::bit, std::to_string(bit)) || !layer_allowed || !tensor_allowed) continue;
@@ -78,12 +79,13 @@ class Cut {
   LineCell* find(const record::TrialRecord& row) {
     const auto [tensor, bit] = bit_of(row);
     const auto places = places_.find(tensor);
-    if (places == places_.end() || places->second.at[bit] == unknown) {
+    const unsigned place = places != places_.end() && places->second.numbers ? 0 : bit;
+    if (places == places_.end() || places->second.at[place] == unknown) {
       fail(ErrorCode::conflict,
            "row {}: bit {} of {} is not in its stratum as the base checkpoint has it; restore the checkpoint",
            row.id.text(), bit, tensor);
     }
-    const int cell = places->second.at[bit];
+    const int cell = places->second.at[place];
     return cell == outside ? nullptr : &cells[static_cast<std::size_t>(cell)];
   }
 
@@ -95,6 +97,7 @@ class Cut {
   struct Places {
     Places() { at.fill(unknown); }
     std::array<int, 64> at{};  // by bit: index into cells
+    bool numbers = false;      // the one of bit 0 stands for all bits
   };
 
   static std::map<std::string, std::string> key_of(std::map<std::string, std::string> key,

@@ -152,7 +152,13 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
   count_trials(summary, seen);
   const Lines all_lines(spec, summary.by, where, options.contents, order, seen, rows);
   const std::vector<Line>& lines = all_lines.all();
-  const auto shown = static_cast<double>(lines.size() * (4 + (options.effects ? effect_points.size() : 0)));
+  const std::vector<Dimension> fewest = dimensions({}, spec);
+  Where again(options.where, spec);
+  std::optional<Lines> pooled_lines;
+  if (options.field_rate) pooled_lines.emplace(spec, fewest, again, options.contents, order, seen, rows);
+  const std::size_t rates = lines.size() * (4 + (options.effects ? effect_points.size() : 0)) +
+                            (pooled_lines ? 3 * pooled_lines->all().size() : 0);
+  const auto shown = static_cast<double>(rates);
   summary.each_confidence = options.simultaneous ? each_of(shown, spec.confidence) : spec.confidence;
   for (const Line& line : lines) {
     summary.groups.push_back(make_group(line, summary.each_confidence, order));
@@ -168,8 +174,14 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
     const double together = 1 - static_cast<double>(effect_points.size()) * (1 - summary.each_confidence);
     group.effects = effects_of_line(line, order, options.simultaneous ? together : spec.confidence);
   }
+  if (pooled_lines) {
+    for (const Line& line : pooled_lines->all())
+      summary.pooled.push_back(make_group(line, summary.each_confidence, order));
+  }
   // Groups whose rows all wait have nothing to show.
-  if (!options.untried) std::erase_if(summary.groups, [](const Group& group) { return group.trials == 0; });
+  const auto waits = [](const Group& group) { return group.trials == 0; };
+  if (!options.untried) std::erase_if(summary.groups, waits);
+  std::erase_if(summary.pooled, waits);
   return summary;
 }
 

@@ -46,9 +46,10 @@ struct SummaryOptions {
   IntervalKind interval = IntervalKind::anytime;
   bool simultaneous = false;  ///< the confidence is that of all intervals of the table together (Bonferroni)
   bool effects = false;       ///< losses of accuracy too
-  std::vector<std::string> where = {};  ///< conditions on lines, as Where takes them
-  const Contents* contents = nullptr;   ///< where needs_contents(); lives as long as the call
-  bool untried = false;                 ///< keep groups without a trial, which have no rates
+  std::vector<std::string> where = {};    ///< conditions on lines, as Where takes them
+  const Contents* contents = nullptr;     ///< where needs_contents(); lives as long as the call
+  bool untried = false;                   ///< keep groups without a trial, which have no rates
+  std::optional<double> field_rate = {};  ///< faults in 1,000 GPU-days
 };
 
 /// A stratum under an arm of which every trial is bitwise.
@@ -71,8 +72,11 @@ struct Summary {
   std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to the horizon, of the first arm
   std::map<std::string, Assurance> assurance;  ///< by arm
   std::vector<Variation> variations;
-  std::vector<Dimension> by;   ///< in the order of the columns; strategy is always the first
-  std::vector<Group> groups;   ///< as Lines sorts them
+  std::vector<Dimension> by;  ///< in the order of the columns; strategy is always the first
+  std::vector<Group> groups;  ///< as Lines sorts them
+  /// With options.field_rate: the groups with as few dimensions as there can be, an arm each where strata are
+  /// pooled.
+  std::vector<Group> pooled;
   std::uint64_t trials = 0;    ///< rows that count
   std::uint64_t wanted = 0;    ///< the rows among them that options.where asks for
   std::uint64_t waiting = 0;   ///< and those that do not count yet

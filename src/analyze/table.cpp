@@ -323,6 +323,41 @@ std::string courses_block(const Summary& summary) {
   return fmt::format("Courses of SDC: {}\n", fmt::join(parts, ", "));
 }
 
+// Three digits, but whole numbers in full.
+std::string events_text(double events) {
+  return events < 100 ? fmt::format("{:.3g}", events) : fmt::format("{:.0f}", events);
+}
+
+// Expected numbers of events, from a rate that bitrift does not know.
+std::string field_block(const Summary& summary) {
+  if (!summary.options.field_rate) return "";
+  const double faults = *summary.options.field_rate;
+  std::vector<Dimension> by;
+  for (const Dimension dimension : summary.by) {
+    if (!summary.pooled.empty() && summary.pooled.front().key.contains(key_name(dimension)))
+      by.push_back(dimension);
+  }
+  std::vector<Cells> lines(1);
+  for (const Dimension dimension : by) lines[0].emplace_back(key_name(dimension));
+  const std::size_t count_column = lines[0].size();
+  for (const char* name : {"n", "masked", "SDC", "crash"}) lines[0].emplace_back(name);
+  for (const Group& group : summary.pooled) {
+    Cells line = key_cells(group, by);
+    line.push_back(std::to_string(group.trials));
+    for (const OutcomeClass outcome : record::outcome_classes) {
+      const Rate& rate = group.rates.at(outcome);
+      const Interval& interval = rate.interval(summary.options.interval);
+      line.push_back(fmt::format("{} [{}, {}]", events_text(faults * rate.estimate),
+                                 events_text(faults * interval.low), events_text(faults * interval.high)));
+    }
+    lines.push_back(line);
+  }
+  return fmt::format(
+             "\nExpected in 1,000 GPU-days with {:g} such faults (a rate that you gave, taken as exact):\n",
+             faults) +
+         block(lines, count_column);
+}
+
 // The last decision: the request, the result, and whether it was the end.
 std::string rounds_text(const Summary& summary) {
   if (!summary.sampling || summary.rounds.empty()) return "";
@@ -347,7 +382,7 @@ record::Json interval_json(const Interval& interval) {
 
 std::string table(const Summary& summary) {
   std::string text = rates_block(summary) + apart_block(summary) + effects_block(summary) +
-                     reasons_block(summary) + courses_block(summary);
+                     field_block(summary) + reasons_block(summary) + courses_block(summary);
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform {} of a line's strata.\n",
       summary.trials, summary.canaries, name_of(summary.judging.judge), drawn_from(summary.judging));
@@ -418,6 +453,22 @@ record::Json group_json(const Group& group, const Summary& summary) {
   return value;
 }
 
+record::Json field_json(const Summary& summary) {
+  const double faults = summary.options.field_rate.value();
+  record::Json groups = record::Json::array();
+  for (const Group& group : summary.pooled) {
+    record::Json expected;
+    for (const auto& [outcome, rate] : group.rates) {
+      const Interval& interval = rate.interval(summary.options.interval);
+      expected[name_of(outcome)] = {
+          {"estimate", record::number_to_json(faults * rate.estimate)},
+          {"interval", interval_json({faults * interval.low, faults * interval.high})}};
+    }
+    groups.push_back({{"key", key_json(group)}, {"trials", group.trials}, {"expected", expected}});
+  }
+  return {{"faults", record::number_to_json(faults)}, {"gpu_days", 1000}, {"groups", groups}};
+}
+
 record::Json judging_json(const Summary& summary) {
   return {{"rule", rule_version},
           {"judge", summary.judging.judge},
@@ -445,6 +496,7 @@ record::Json to_json(const Summary& summary) {
                         {"waiting", summary.waiting},
                         {"canaries", summary.canaries},
                         {"groups", groups}};
+  if (summary.options.field_rate) value["field"] = field_json(summary);
   if (!summary.options.where.empty()) value["where"] = summary.options.where;
   for (const AllBitwise& one : summary.all_bitwise)
     value["all_bitwise"].push_back({{"arm", one.arm}, {"stratum", one.stratum}, {"trials", one.trials}});

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "options/one_of.h"
+#include "options/positive_number.h"
 #include "options/whole_number.h"
 #include "output.h"
 #include "report.h"
@@ -25,14 +26,15 @@ struct AnalyzeOptions {
   std::string arm, sort;
   std::string outcome = name_of(analyze::RateOf::harmed);
   std::size_t horizon = 0;
+  double field_rate = 0;
 };
 
 // Which options choose, group or judge what a view shows. The others would be ignored, so they are refused.
 std::vector<std::string> options_of(View view) {
   switch (view) {
     case View::rates:
-      return {"--by",      "--where",   "--arm",      "--sort",         "--top",
-              "--horizon", "--metrics", "--interval", "--simultaneous", "--effects"};
+      return {"--by",      "--where",    "--arm",          "--sort",    "--top",       "--horizon",
+              "--metrics", "--interval", "--simultaneous", "--effects", "--field-rate"};
     case View::map:
       return {"--where", "--arm", "--outcome", "--horizon", "--metrics", "--interval", "--simultaneous"};
     case View::process:
@@ -77,6 +79,7 @@ int analyze_folder(const CLI::App& command, AnalyzeOptions& options) {
   check_view(command, report);
   report.rates.interval = analyze::interval_kind(options.interval);
   if (options.horizon > 0) report.horizon = options.horizon;
+  if (command.count("--field-rate") > 0) report.rates.field_rate = options.field_rate;
   if (!options.arm.empty()) report.rates.where.push_back("arm=" + options.arm);
   if (!options.sort.empty()) report.sort = parse_named<analyze::RateOf>(options.sort);
   report.map_of = parse_named<analyze::RateOf>(options.outcome);
@@ -157,6 +160,12 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       "--effects", options->report.rates.effects,
       "also print how many trials lose more than 0.1, 0.5, 1, 2, 5 and 10 points of test accuracy");
   command
+      ->add_option("--field-rate", options->field_rate,
+                   "how many such faults strike in 1,000 GPU-days, as you measured it: also print how many "
+                   "outcomes of each kind to expect in that time, for each arm")
+      ->check(positive_number())
+      ->type_name("N");
+  command
       ->add_option("--view", options->view,
                    "the table to print (default: rates). rates: outcome rates; map: the rate of SDC or crash "
                    "by layer and "
@@ -182,6 +191,7 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       "  bitrift analyze results/quickstart --by layer,bit --sort SDC --top 10\n"
       "  bitrift analyze results/quickstart --by field --where role=momentum\n"
       "  bitrift analyze results/quickstart --view map --arm serial\n"
+      "  bitrift analyze results/compute --by role --field-rate 2.5\n"
       "  bitrift analyze results/quickstart --view horizons\n"
       "  bitrift analyze results/quickstart --view jpdc2024\n"
       "  bitrift analyze results/process --view process --where field=recovery\n\n" +

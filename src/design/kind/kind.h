@@ -31,11 +31,11 @@ struct Setting {
   std::int64_t epochs = 0;           ///< of a run
 };
 
-/// Members of a population that are bits of one tensor.
+/// Members of a population that are bits of one tensor, or numbers.
 struct TensorMembers {
   std::string tensor, layer;   ///< layer: "" when it belongs to none
-  std::uint64_t each = 0;      ///< members for each of the bits
-  std::vector<unsigned> bits;  ///< ascending; bit 0 is the least significant
+  std::uint64_t each = 0;      ///< members for each of the bits, or all of them if they are numbers
+  std::vector<unsigned> bits;  ///< ascending, 0 is the least significant; empty: the members are numbers
 };
 
 /// The faults of one stratum.

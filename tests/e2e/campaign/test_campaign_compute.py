@@ -211,11 +211,68 @@ def test_random_bits_of_scattered_elements(tmp_path: Path) -> None:
     assert sum(group["trials"] for group in by_bit["groups"]) == len(rows)
 
 
+MIXTURE = {
+    "source": "a test",
+    "patterns": [
+        {"name": "zero", "weight": 6, "effect": "zero", "elements": 4, "stride": 2},
+        {"name": "one", "weight": 3, "field": "exponent"},
+        {"name": "three", "weight": 1, "bits": 3, "elements": 2, "stride": "random"},
+    ],
+}
+
+
+def test_mixture_weighs_its_patterns(tmp_path: Path) -> None:
+    """Rates are those of a number drawn uniformly and a pattern drawn by weight, here computed by hand."""
+    spec = SPEC | {
+        "strata": {"compute": MIXTURE | {"sites": ["update", "weight_gradient"], "steps": STEPS}},
+        "arms": [{"name": "serial", "parallel": {"kind": "serial"}}],
+        "trials_per_stratum": 6,
+    }
+    done = campaign("run", written(tmp_path, spec), "-o", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in read_rows(tmp_path / "run", check_crc=True).values() if row["kind"] == "trial"]
+    known = json.loads((tmp_path / "run/campaign.json").read_text())["spec"]["strata"]["compute"]["computations"]
+    numbers = 5 * sum(tensor["elements"] for tensor in known["parameters"])
+    weights = {"zero": 6, "one": 3, "three": 1}
+    flips = {"zero": (1, 4), "one": (1, 1), "three": (6, 1)}
+    for row in rows:
+        pattern = row["id"]["stratum"].split(".")[1]
+        assert row["stratum_bits"] == numbers * weights[pattern]
+        faults = [fault["compute"] for fault in row["faults"]]
+        assert (len(faults), faults[0].get("elements", 1)) == flips[pattern]
+        altered = row["result"]["altered_values"]
+        assert [one["compute"] for one in altered] == faults
+        for one in altered:
+            old, new = int(one["old"], 16), int(one["new"], 16)
+            assert new == (0 if pattern == "zero" else old ^ (1 << one["compute"]["bit"]))
+        assert pattern != "one" or 23 <= faults[0]["bit"] <= 30
+    assert Counter(row["id"]["stratum"] for row in rows) == {
+        f"{site}.{name}": 6 for site in ("update", "weight_gradient") for name in weights
+    }
+    words = [BIN / "bitrift", "analyze", tmp_path / "run", "--json", "--field-rate", "20", "--by"]
+    by_field, by_arm = (
+        json.loads(subprocess.run([*words, by], capture_output=True, check=True).stdout) for by in ("field", "arm")
+    )
+    rate = {one["key"]["field"]: one["rates"]["masked"]["estimate"] for one in by_field["groups"]}
+    expected = sum(weights[name] * rate[name] for name in weights) / 10
+    (total,) = by_arm["groups"]
+    assert total["rates"]["masked"]["estimate"] == pytest.approx(expected)
+    low, high = total["rates"]["masked"]["interval"]
+    for found in (by_field, by_arm):
+        (field,) = found["field"]["groups"]
+        assert field["expected"]["masked"]["estimate"] == pytest.approx(20 * expected)
+        assert field["expected"]["masked"]["interval"] == pytest.approx([20 * low, 20 * high])
+    by_layer = json.loads(subprocess.run([*words, "layer"], capture_output=True, check=True).stdout)
+    assert sum(group["bits"] for group in by_layer["groups"]) == 2 * 10 * numbers
+    by_bit = subprocess.run([*words, "bit"], capture_output=True, text=True, check=False)
+    assert by_bit.returncode == 2 and "group by field, layer or tensor" in by_bit.stderr
+
+
 @pytest.mark.parametrize(
     "change, says",
     [
         ({"tensors": ["conv*"]}, "strata.compute.tensors names none of its layers: fc1, fc2"),
-        ({"elements": 11, "sites": ["update"]}, "strata.compute.elements is 11, but fc2.bias has 10"),
+        ({"elements": 11, "sites": ["update"]}, "a fault is to strike 11 elements, but fc2.bias has 10"),
         ({"steps": 9}, "strata.compute.steps names step 9, but a run takes 8 steps"),
     ],
 )

@@ -59,6 +59,40 @@ TEST(Table, CountsTheReasonsOfEachClass) {
   EXPECT_THAT(text, Not(HasSubstr("Unfinished")));
 }
 
+TEST(Table, ExpectsEventsFromAFieldRateForEachArm) {
+  Rows rows = clean_arm("serial");
+  add_trials(rows, "serial", "weight.exponent", 9000, 4, 0, 0);
+  add_trials(rows, "serial", "bias.exponent", 1000, 0, 0, 2);
+  SummaryOptions options;
+  options.field_rate = 200;
+  const Summary summary = summarize(rows, spec_of({"serial"}), {"strategy", "stratum"}, {}, options);
+  const Summary arm = summarize(rows, spec_of({"serial"}), {"strategy"});
+  const Rate& crash = arm.groups.at(0).rates.at(OutcomeClass::crash);
+  const std::string text = table(summary);
+  EXPECT_THAT(text,
+              HasSubstr("\nExpected in 1,000 GPU-days with 200 such faults (a rate that you gave, taken "
+                        "as exact):\narm     n  masked "));
+  EXPECT_THAT(text,
+              HasSubstr(fmt::format("serial  6  180 [{:.3g}, ",
+                                    200 * arm.groups.at(0).rates.at(OutcomeClass::masked).anytime.low)));
+  EXPECT_THAT(text, HasSubstr(fmt::format("20 [{:.3g}, {:.0f}]\n", 200 * crash.anytime.low,
+                                          200 * crash.anytime.high)));
+  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 100U) << line;
+  const record::Json field = to_json(summary)["field"];
+  EXPECT_EQ(field["faults"], 200);
+  EXPECT_EQ(field["gpu_days"], 1000);
+  ASSERT_EQ(field["groups"].size(), 1U);
+  EXPECT_EQ(field["groups"][0]["expected"]["crash"]["estimate"], 200 * crash.estimate);
+  EXPECT_EQ(field["groups"][0]["expected"]["crash"]["interval"][1], 200 * crash.anytime.high);
+  EXPECT_FALSE(to_json(arm).contains("field"));
+  // Bonferroni counts these three intervals, too, beside four of each of the four strata.
+  options.simultaneous = true;
+  const Summary together = summarize(rows, spec_of({"serial"}), {"strategy", "stratum"}, {}, options);
+  options.field_rate.reset();
+  const Summary without = summarize(rows, spec_of({"serial"}), {"strategy", "stratum"}, {}, options);
+  EXPECT_NEAR((1 - without.each_confidence) * 16, (1 - together.each_confidence) * 19, 1e-12);
+}
+
 TEST(Table, SaysWhereARateIsNotTheShareOfTheTrials) {
   Rows rows = clean_arm("serial");
   add_trials(rows, "serial", "weight.exponent", 9000, 4, 0, 0);

@@ -10,7 +10,6 @@
 #include "core/permutation.h"
 #include "core/philox.h"
 #include "core/text/glob.h"
-#include "design/kind/bit_strata.h"
 #include "design/kind/run/recoveries.h"
 
 namespace bitrift::design {
@@ -24,21 +23,10 @@ using record::Json;
 constexpr const char* unreached = "canary:compute-unreached";
 constexpr const char* all_outputs = "canary:compute-all";
 constexpr const char* permanent = "permanent";
-constexpr const char* anywhere = "random";
-// Each is a fault of its own in a row of the journal.
-constexpr std::int64_t most_flips = 1000;
 
 // At each site a whole tensor is struck: one number may change nothing, such as an output of 3 that becomes 0
 // where another class has a probability of 1.
 std::string canary_at(ComputeSite site) { return fmt::format("canary:compute-{}", name_of(site)); }
-
-constexpr std::uint64_t most_computed_bits = std::uint64_t{1} << 53U;
-
-const ComputeMap& computations_of(const ComputeStrata& strata) {
-  if (!strata.computations)
-    fail(ErrorCode::bad_input, "which numbers a step computes is not known before the campaign has begun");
-  return *strata.computations;
-}
 
 int highest_bit(const ComputeMap::Tensor& tensor) {
   return static_cast<int>(number_format(tensor.dtype).value().bytes) * 8 - 1;
@@ -50,6 +38,18 @@ std::int64_t lasting_from(const record::Document& document, const Json& value) {
   fail(ErrorCode::bad_input, "{}: expected a number of times or \"{}\"; found {}",
        document.where("/strata/compute/lasting"), permanent, value.dump());
 }
+
+const char* what_is(ComputeSite site) {
+  constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
+                                "gradients of parameters on one replica", "updates of parameters",
+                                "parameters before a step"};
+  return words[static_cast<std::size_t>(site)];
+}
+
+constexpr std::uint64_t most_computed = std::uint64_t{1} << 53U;
+
+// From which what is random in a member follows.
+std::uint64_t key_of(std::uint64_t index) { return random_u64(derive_key(0, "compute-group"), index, 0); }
 
 // The layer itself, or the one with the longest name that a parameter's key begins with.
 std::string layer_of(const std::string& tensor, const ComputeMap& map) {
@@ -77,33 +77,21 @@ std::vector<std::uint64_t> numbers_with(std::uint64_t first, std::uint64_t count
   return numbers;
 }
 
-const char* what_becomes(record::ComputeEffect effect) {
-  constexpr std::array words = {"another", "0", "NaN", "infinite"};
-  return words[static_cast<std::size_t>(effect)];
-}
-
-const char* what_is(ComputeSite site) {
-  constexpr std::array words = {"outputs of layers", "gradients of outputs of layers",
-                                "gradients of parameters on one replica", "updates of parameters",
-                                "parameters before a step"};
-  return words[static_cast<std::size_t>(site)];
+[[noreturn]] void fail_of_size(const ComputeStrata& strata) {
+  fail(ErrorCode::bad_input, "it holds more than 2^53 {}; name fewer steps or tensors{}", strata.members(),
+       strata.patterns.weighted() ? ", or smaller weights" : "");
 }
 
 }  // namespace
 
 Json ComputeStrata::to_json() const {
   Json value = {{"sites", sites}};
-  if (flips()) value["fields"] = fields;
-  if (!flips()) value["effect"] = effect;
+  add_patterns(value, patterns);
   if (!tensors.empty()) value["tensors"] = tensors;
   if (steps) value["steps"] = design::to_json(*steps);
   if (lasting == 0) value["lasting"] = permanent;
   if (lasting > 1) value["lasting"] = lasting;
   if (every != 1) value["every"] = every;
-  if (elements != 1) value["elements"] = elements;
-  if (stride != 1) value["stride"] = stride;
-  if (scattered) value["stride"] = anywhere;
-  if (bits != 1) value["bits"] = bits;
   if (paired) value["paired"] = true;
   if (computations) value["computations"] = record::to_json(*computations);
   return {{"compute", value}};
@@ -112,8 +100,8 @@ Json ComputeStrata::to_json() const {
 std::vector<record::Stratum> ComputeStrata::strata() const {
   std::vector<record::Stratum> list;
   for (const ComputeSite site : sites) {
-    for (const std::string& field : fields)
-      list.push_back({fmt::format("{}.{}", name_of(site), field), name_of(site), field, 0});
+    for (const ComputePattern& pattern : patterns.list)
+      list.push_back({fmt::format("{}.{}", name_of(site), pattern.name), name_of(site), pattern.name, 0});
   }
   return list;
 }
@@ -154,8 +142,9 @@ void ComputeStrata::check(const record::Document& document, const std::vector<re
 }
 
 std::unique_ptr<const Population> ComputeStrata::population(std::size_t index, const Setting& setting) const {
-  return std::make_unique<ComputePopulation>(sites.at(index / fields.size()), fields[index % fields.size()],
-                                             *this, setting.epochs);
+  const std::size_t each = patterns.list.size();
+  return std::make_unique<ComputePopulation>(sites.at(index / each), patterns.list[index % each], *this,
+                                             setting.epochs);
 }
 
 std::optional<FactNeeded> ComputeStrata::fact_needed() const {
@@ -173,8 +162,14 @@ Strata ComputeStrata::with_fact(const Json& fact) const {
   return known;
 }
 
+const ComputeMap& ComputeStrata::known_computations() const {
+  if (!computations)
+    fail(ErrorCode::bad_input, "which numbers a step computes is not known before the campaign has begun");
+  return *computations;
+}
+
 std::vector<std::string> ComputeStrata::layers() const {
-  return computations_of(*this).names_at(ComputeSite::activation);
+  return known_computations().names_at(ComputeSite::activation);
 }
 
 std::optional<std::int64_t> ComputeStrata::steps_of_run(std::int64_t epochs) const {
@@ -201,7 +196,7 @@ std::vector<Canary> ComputeStrata::canaries(const record::RecoverySpec&) const {
 
 void ComputeStrata::plant(const std::string& stratum, const Setting& setting, const record::RecoverySpec&,
                           record::TrialSpec& run) const {
-  const ComputeMap& map = computations_of(*this);
+  const ComputeMap& map = known_computations();
   ComputeFault fault;
   const auto aim = [&](ComputeSite site) {
     std::vector<ComputeMap::Tensor> here = map.at(site);
@@ -232,8 +227,11 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
 }
 
 std::string ComputeStrata::no_rates_by(const std::string& word) const {
-  if (flips() || word != "bit") return "";
-  return "the faults of this campaign set whole numbers, so they have no bit; group by layer or tensor";
+  if (of_bits() || word != "bit") return "";
+  return patterns.weighted() ? "patterns of a mixture change several bits or whole numbers; group by field, "
+                               "layer or tensor"
+                             : "the faults of this campaign set whole numbers, so they have no bit; group by "
+                               "layer or tensor";
 }
 
 Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) const {
@@ -248,65 +246,38 @@ Sentences ComputeStrata::sentences(const std::optional<std::uint64_t>& size) con
                      : lasting > 1 ? fmt::format(", in {} steps", lasting)
                                    : "";
   if (every != 1) when += fmt::format(", one in {}", every);
-  if (scattered) {
-    when += fmt::format(", and in {} more elements anywhere in the tensor", elements - 1);
-  } else if (elements != 1) {
-    when += fmt::format(", and in the {} elements from there, {} apart", elements, stride);
+  said.faults[""] =
+      fmt::format("{} among {}{}, in {}{}{}{}", patterns.one_fault(size), in_words(names, "and"), which,
+                  steps ? "" : "all ", steps_text(steps), except, when + patterns.also_struck());
+  said.rates = of_bits() ? rate_of_uniform("bit", "bits of numbers that a step computes")
+                         : rate_of_uniform("number", "numbers that a step computes");
+  if (patterns.weighted()) {
+    said.rates =
+        "Each rate is that of a number drawn uniformly from all that a step computes at the sites of its "
+        "line, "
+        "with a pattern drawn by its weight. In general, it is not the fraction of trials.";
   }
-  const std::string more = bits == 1 ? "" : fmt::format(" and {} other random bits of it", bits - 1);
-  if (bits != 1 && elements != 1) when += fmt::format(", in each of which {} random bits flip", bits);
-  const std::string what =
-      flips()
-          ? fmt::format(
-                "a flip of one bit{} of a number while it is computed, chosen uniformly from the {}{} "
-                "of all numbers",
-                more, size_text(size), bits_text(fields))
-          : fmt::format("a number that becomes {} while it is computed, chosen uniformly from all {}numbers",
-                        what_becomes(effect), size_text(size));
-  said.faults[""] = fmt::format("{} among {}{}, in {}{}{}{}", what, in_words(names, "and"), which,
-                                steps ? "" : "all ", steps_text(steps), except, when);
-  said.rates = flips() ? rate_of_uniform("bit", "bits of numbers that a step computes")
-                       : rate_of_uniform("number", "numbers that a step computes");
   said.limits = {
       "The rates are those of faults that are simulated in software, in whole tensors between layers and "
       "around the optimizer. They say nothing about how often hardware makes such errors, about numbers "
-      "within "
-      "a layer, or about faults in checkpoints."};
-  said.no_map =
-      "A map by layer and bit would mix sites, whose numbers are others; bitrift analyze --by role,layer or "
-      "--by role,bit gives the rates.";
+      "within a layer, or about faults in checkpoints."};
+  if (!patterns.source.empty())
+    said.limits.push_back(fmt::format("The patterns and their weights are from {}.", patterns.source));
+  said.no_map = fmt::format(
+      "A map by layer and bit would mix sites, whose numbers are others; bitrift analyze --by role,layer {}.",
+      of_bits() ? "or --by role,bit gives the rates" : "gives the rates");
   return said;
 }
 
 Strata compute_strata_from(const record::Document& document) {
   const Json& value = document.value.at("strata").at("compute");
   ComputeStrata strata;
-  strata.effect = value.value("effect", strata.effect);
-  strata.fields = value.value("fields", strata.fields);
-  if (strata.flips() == strata.fields.empty()) {
-    fail(ErrorCode::bad_input, "{}: {}", document.where("/strata/compute"),
-         strata.flips()
-             ? "give 'fields', whose bits flip, or another 'effect'"
-             : fmt::format("'fields' are bits that flip, and the effect {} sets whole numbers; leave "
-                           "one of the two out",
-                           name_of(strata.effect)));
-  }
+  strata.patterns = patterns_from(document, "/strata/compute");
   strata.sites = value.value("sites", strata.sites);
   strata.tensors = value.value("tensors", strata.tensors);
   strata.steps = step_range_from(document, "/strata/compute/steps");
   if (value.contains("lasting")) strata.lasting = lasting_from(document, value["lasting"]);
   strata.every = value.value("every", strata.every);
-  strata.elements = value.value("elements", strata.elements);
-  strata.scattered = value.contains("stride") && value["stride"].is_string();
-  if (strata.scattered) {
-    if (value["stride"] != anywhere) {
-      fail(ErrorCode::bad_input, "{}: expected a number of elements or \"{}\"; found {}",
-           document.where("/strata/compute/stride"), anywhere, value["stride"].dump());
-    }
-  } else {
-    strata.stride = value.value("stride", strata.stride);
-  }
-  strata.bits = value.value("bits", strata.bits);
   strata.paired = value.value("paired", strata.paired);
   if (value.contains("computations"))
     strata.computations = record::compute_map_from_json(value["computations"]);
@@ -322,42 +293,25 @@ Strata compute_strata_from(const record::Document& document) {
          "site 'parameter' out",
          document.where("/strata/compute/lasting"));
   }
-  if ((strata.stride != 1 || strata.scattered) && strata.elements == 1) {
-    fail(ErrorCode::bad_input,
-         "{}: how far apart elements are means nothing for one element; give strata.compute.elements, too",
-         document.where("/strata/compute/stride"));
-  }
-  if ((strata.bits != 1 || strata.scattered) && strata.elements > most_flips / strata.bits) {
-    fail(ErrorCode::bad_input,
-         "{}: a fault flips at most {} bits that are random; ask for fewer elements or bits",
-         document.where("/strata/compute/elements"), most_flips);
-  }
-  if (!strata.flips() && strata.bits != 1) {
-    fail(ErrorCode::bad_input, "{}: the effect {} sets whole numbers; leave the key out",
-         document.where("/strata/compute/bits"), name_of(strata.effect));
-  }
-  check_fields(document, "/strata/compute/fields", strata.fields);
-  if (!strata.flips()) strata.fields = {name_of(strata.effect)};
   return strata;
 }
 
-ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field, const ComputeStrata& strata,
-                                     std::int64_t epochs) {
-  const ComputeMap& map = computations_of(strata);
+ComputePopulation::ComputePopulation(ComputeSite site, const ComputePattern& pattern,
+                                     const ComputeStrata& strata, std::int64_t epochs)
+    : pattern_(pattern), tickets_(pattern.weight > 0 ? pattern.weight / strata.patterns.unit() : 0) {
+  const ComputeMap& map = strata.known_computations();
   if (site == ComputeSite::update && map.may_skip) {
     fail(ErrorCode::bad_input,
          "loss scaling may leave out an update, and a fault in it would not strike; take 'update' out of "
          "strata.compute.sites");
   }
   const StepRange range = drawn_steps(strata.steps, map.steps_per_epoch, epochs, "strata.compute.steps");
-  scattered_ = strata.scattered;
-  bits_ = static_cast<std::uint64_t>(strata.bits);
   first_ = {.site = site,
-            .effect = strata.effect,
+            .effect = pattern.effect,
             .lasting = strata.lasting,
             .every = strata.every,
-            .elements = strata.elements,
-            .stride = strata.stride};
+            .elements = pattern.elements,
+            .stride = pattern.stride};
   full_steps_ = {map.steps_per_epoch, map.short_steps};
   steps_before_ = full_steps_.among_first(range.first - 1);
   steps_ = static_cast<std::uint64_t>(full_steps_.among_first(range.last) - steps_before_);
@@ -367,25 +321,26 @@ ComputePopulation::ComputePopulation(ComputeSite site, const std::string& field,
          "others");
   }
   replicas_ = static_cast<std::uint64_t>(map.replicas);
-  find_tensors(field, strata, map);
-  if (cells_ > most_computed_bits / replicas_ / steps_)
-    fail(ErrorCode::bad_input, "it holds more than 2^53 bits; name fewer steps or tensors");
+  find_tensors(strata, map);
+  if (cells_ > most_computed / replicas_ / steps_) fail_of_size(strata);
 }
 
 void ComputePopulation::check_fits(const ComputeMap::Tensor& tensor) const {
   if (const std::int64_t most = first_.most_elements(tensor.elements); first_.elements > most) {
-    fail(ErrorCode::bad_input, "strata.compute.elements is {}, but {} has {}{}; name other tensors",
+    fail(ErrorCode::bad_input,
+         "a fault is to strike {} elements, but {} has {}{}; name other tensors, or fewer elements",
          first_.elements, tensor.name, most,
          most == tensor.elements ? "" : fmt::format(" that are {} apart", first_.stride));
   }
-  if (bits_ > static_cast<std::uint64_t>(highest_bit(tensor)) + 1) {
-    fail(ErrorCode::bad_input, "strata.compute.bits is {}, but a number of {} has {}; name other tensors",
-         bits_, tensor.name, highest_bit(tensor) + 1);
+  const int width = highest_bit(tensor) + 1;
+  if (pattern_.bits > width) {
+    fail(ErrorCode::bad_input,
+         "a fault is to flip {} bits, but a number of {} has {}; name other tensors, or fewer bits",
+         pattern_.bits, tensor.name, width);
   }
 }
 
-void ComputePopulation::find_tensors(const std::string& field, const ComputeStrata& strata,
-                                     const ComputeMap& map) {
+void ComputePopulation::find_tensors(const ComputeStrata& strata, const ComputeMap& map) {
   const auto asked = [&](const std::string& name) {
     return strata.tensors.empty() ||
            std::ranges::any_of(strata.tensors, [&](const auto& glob) { return glob_match(glob, name); });
@@ -396,15 +351,22 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
     found = true;
     check_fits(tensor);
     const NumberFormat format = number_format(tensor.dtype).value();
-    if (strata.effect == record::ComputeEffect::inf && format.finite_only)
+    if (pattern_.effect == record::ComputeEffect::inf && format.finite_only)
       fail(ErrorCode::bad_input, "{} has no infinity; name other tensors", tensor.name);
-    const auto bits = strata.flips() ? bit_field(format, field) : std::vector<unsigned>{0};
+    const auto bits = pattern_.flips() ? bit_field(format, pattern_.field) : std::vector<unsigned>{0};
+    if (bits.empty() && tickets_ > 0) {
+      fail(ErrorCode::bad_input, "no number of {} has a bit of the field {}; name other tensors", tensor.name,
+           pattern_.field);
+    }
     if (bits.empty()) continue;
     const auto elements = static_cast<std::uint64_t>(tensor.elements);
     const auto passes = static_cast<std::uint64_t>(tensor.passes);
     const auto width = static_cast<unsigned>(format.bytes) * 8;
-    tensors_.push_back({tensor.name, layer_of(tensor.name, map), bits, width, elements, passes, cells_});
-    cells_ += elements * bits.size() * passes;
+    const std::uint64_t each = tickets_ > 0 ? tickets_ : bits.size();
+    tensors_.push_back(
+        {tensor.name, layer_of(tensor.name, map), bits, width, elements, passes, each, cells_});
+    if (elements * passes > (most_computed - cells_) / each) fail_of_size(strata);
+    cells_ += elements * each * passes;
   }
   if (!found) {
     fail(ErrorCode::bad_input, "strata.compute.tensors names none of its {}: {}",
@@ -415,27 +377,31 @@ void ComputePopulation::find_tensors(const std::string& field, const ComputeStra
 
 std::vector<TensorMembers> ComputePopulation::computed() const {
   std::vector<TensorMembers> all;
-  for (const Tensor& tensor : tensors_)
-    all.push_back(
-        {tensor.name, tensor.layer, tensor.elements * tensor.passes * replicas_ * steps_, tensor.bits});
+  const bool of_bits = tickets_ == 0 && pattern_.flips();
+  for (const Tensor& tensor : tensors_) {
+    const std::uint64_t numbers = tensor.elements * tensor.passes * replicas_ * steps_;
+    all.push_back({tensor.name, tensor.layer, of_bits ? numbers : numbers * tensor.each,
+                   of_bits ? tensor.bits : std::vector<unsigned>()});
+  }
   return all;
 }
 
 record::Faults ComputePopulation::member(std::uint64_t index, std::size_t) const {
   const ComputeFault first = at(index);
-  if (bits_ == 1 && !scattered_) return std::vector{first};
+  const auto bits = static_cast<std::uint64_t>(pattern_.bits);
+  if (bits == 1 && !pattern_.scattered) return std::vector{first};
   const Tensor& tensor = tensor_of(index);
-  const std::uint64_t key = random_u64(derive_key(0, "compute-group"), index, 0);
-  const auto elements = numbers_with(static_cast<std::uint64_t>(first.element),
-                                     static_cast<std::uint64_t>(first.elements), tensor.elements, scattered_,
-                                     static_cast<std::uint64_t>(first.stride), random_u64(key, 0, 0));
+  const std::uint64_t key = key_of(index);
+  const auto elements = numbers_with(
+      static_cast<std::uint64_t>(first.element), static_cast<std::uint64_t>(first.elements), tensor.elements,
+      pattern_.scattered, static_cast<std::uint64_t>(first.stride), random_u64(key, 0, 0));
   std::vector<ComputeFault> group;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const std::uint64_t of_element = random_u64(key, 1, i);
     // Any bit may be the first one of an element that is not the first.
-    const auto bit = i == 0 || bits_ == 1 ? static_cast<std::uint64_t>(first.bit)
-                                          : random_below(of_element, 1, 0, tensor.width);
-    for (const std::uint64_t flipped : numbers_with(bit, bits_, tensor.width, true, 1, of_element)) {
+    const auto bit = i == 0 || bits == 1 ? static_cast<std::uint64_t>(first.bit)
+                                         : random_below(of_element, 1, 0, tensor.width);
+    for (const std::uint64_t flipped : numbers_with(bit, bits, tensor.width, true, 1, of_element)) {
       ComputeFault& fault = group.emplace_back(first);
       fault.element = static_cast<std::int64_t>(elements[i]);
       fault.bit = static_cast<int>(flipped);
@@ -450,7 +416,7 @@ const ComputePopulation::Tensor& ComputePopulation::tensor_of(std::uint64_t inde
 }
 
 ComputeFault ComputePopulation::at(std::uint64_t index) const {
-  if (index >= size()) fail(ErrorCode::internal, "bit {} of {} in computed numbers", index, size());
+  if (index >= size()) fail(ErrorCode::internal, "member {} of {} in computed numbers", index, size());
   ComputeFault fault = first_;
   fault.step = full_steps_.at(steps_before_ + static_cast<std::int64_t>(index % steps_));
   const std::uint64_t place = index / steps_;
@@ -460,8 +426,10 @@ ComputeFault ComputePopulation::at(std::uint64_t index) const {
   fault.micro_batch = static_cast<std::int64_t>(here % tensor.passes);
   fault.replica = static_cast<std::int64_t>(here / tensor.passes % replicas_);
   const std::uint64_t cell = here / tensor.passes / replicas_;
-  fault.element = static_cast<std::int64_t>(cell / tensor.bits.size());
-  fault.bit = static_cast<int>(tensor.bits[cell % tensor.bits.size()]);
+  fault.element = static_cast<std::int64_t>(cell / tensor.each);
+  const std::uint64_t bit =
+      tickets_ > 0 ? random_below(key_of(index), 2, 0, tensor.bits.size()) : cell % tensor.each;
+  fault.bit = static_cast<int>(tensor.bits[bit]);
   return fault;
 }
 

@@ -7,28 +7,22 @@
 #include <vector>
 
 #include "design/kind/kind.h"
+#include "design/kind/run/compute_pattern.h"
 #include "design/kind/run/run_end.h"
 #include "design/kind/run/steps.h"
 #include "record/fault/compute_map.h"
 
 namespace bitrift::design {
 
-/// Each site x bit field is a stratum "<site>.<field>".
+/// Each site x pattern is a stratum "<site>.<pattern>".
 struct ComputeStrata final : Kind {
-  std::vector<std::string> fields = {};  ///< flip: as in BitStrata; else the name of the effect
-  record::ComputeEffect effect = record::ComputeEffect::flip;
+  ComputePatterns patterns;  ///< bit fields, an effect, or a mixture; at least one
   std::vector<record::ComputeSite> sites = {record::ComputeSite::activation, record::ComputeSite::gradient,
                                             record::ComputeSite::weight_gradient,
                                             record::ComputeSite::update};
   std::vector<std::string> tensors;     ///< globs of names of layers and keys of parameters; empty: all
   std::optional<StepRange> steps = {};  ///< in which faults strike first; absent: all of a run
-  /// The same for every fault; see record::ComputeFault.
-  std::int64_t lasting = 1, every = 1, elements = 1, stride = 1;
-  /// Instead of the stride: the elements after the first one are anywhere in the tensor.
-  bool scattered = false;
-  /// How many different bits flip in each element. With more than 1, only the first bit of the first element
-  /// is one of the field.
-  std::int64_t bits = 1;
+  std::int64_t lasting = 1, every = 1;  ///< the same for every fault; see record::ComputeFault
   /// Draw d strikes the same element and bit in the same step at all sites of parameters, and so it does at
   /// all sites of layers, where these have the same population.
   bool paired = false;
@@ -41,8 +35,13 @@ struct ComputeStrata final : Kind {
              const std::vector<record::RecoverySpec>&) const override;
   [[nodiscard]] std::unique_ptr<const Population> population(std::size_t index,
                                                              const Setting& setting) const override;
-  [[nodiscard]] const char* members() const override { return flips() ? "bits" : "numbers"; }
-  [[nodiscard]] bool flips() const noexcept { return effect == record::ComputeEffect::flip; }
+  [[nodiscard]] const char* members() const override { return of_bits() ? "bits" : "numbers"; }
+  /// Whether the members of a stratum are bits, and not numbers.
+  [[nodiscard]] bool of_bits() const noexcept {
+    return !patterns.weighted() && (patterns.list.empty() || patterns.list.front().flips());
+  }
+  /// Throws Error(bad_input) before they are known.
+  [[nodiscard]] const record::ComputeMap& known_computations() const;
   [[nodiscard]] std::optional<FactNeeded> fact_needed() const override;
   [[nodiscard]] std::optional<record::Json> fact() const override;
   [[nodiscard]] Strata with_fact(const record::Json& fact) const override;
@@ -64,15 +63,17 @@ struct ComputeStrata final : Kind {
 [[nodiscard]] Strata compute_strata_from(const record::Document& document);
 
 /// Steps x replicas x tensors of the site x passes of a step x elements x bits of the field: every bit that a
-/// run computes there, once, except in short steps. Without the bits where a fault sets the whole number. If
-/// faults last or strike several elements, this is where they begin, and the other elements and bits of a
-/// member that are random are a function of its index.
+/// run computes there, once, except in short steps. Without the bits where a fault sets the whole number. In
+/// a mixture, every number is there as often as the weight of the pattern says, divided by the unit of the
+/// weights: so a member that is drawn uniformly from the patterns of a site has a pattern that is drawn by
+/// its weight, and a number that is drawn uniformly. If faults last or strike several elements, this is where
+/// they begin. What is random in a member is a function of its index.
 class ComputePopulation final : public ListedPopulation {
  public:
   /// Throws Error(bad_input) when strata.computations is not known, a step is beyond the end of a run, no
   /// such tensor exists or none has such a bit, a fault has more elements or bits than a tensor, or there are
   /// more than 2^53 members.
-  ComputePopulation(record::ComputeSite site, const std::string& field, const ComputeStrata& strata,
+  ComputePopulation(record::ComputeSite site, const ComputePattern& pattern, const ComputeStrata& strata,
                     std::int64_t epochs);
 
   [[nodiscard]] std::uint64_t size() const override { return cells_ * replicas_ * steps_; }
@@ -85,23 +86,24 @@ class ComputePopulation final : public ListedPopulation {
  private:
   struct Tensor {
     std::string name, layer;
-    std::vector<unsigned> bits;
-    unsigned width;  // bits of a number
+    std::vector<unsigned> bits;  // of the field
+    unsigned width;              // bits of a number
     std::uint64_t elements, passes;
-    std::uint64_t before;  // bits of the earlier tensors, in all passes
+    std::uint64_t each;    // members for an element
+    std::uint64_t before;  // members of the earlier tensors in a step, on one replica
   };
   void check_fits(const record::ComputeMap::Tensor& tensor) const;
-  void find_tensors(const std::string& field, const ComputeStrata& strata, const record::ComputeMap& map);
+  void find_tensors(const ComputeStrata& strata, const record::ComputeMap& map);
 
   [[nodiscard]] const Tensor& tensor_of(std::uint64_t index) const;
 
-  record::ComputeFault first_;  // of every member: site, duration and pattern
-  bool scattered_ = false;
-  std::uint64_t bits_ = 1;  // in each element
+  ComputePattern pattern_;
+  std::uint64_t tickets_ = 0;   // members for a number if the pattern is one of a mixture
+  record::ComputeFault first_;  // of every member: site, effect, duration and elements
   FullSteps full_steps_;
   std::int64_t steps_before_ = 0;  // full steps of the run before the first one of the population
   std::uint64_t steps_ = 0, replicas_ = 1;
-  std::uint64_t cells_ = 0;  // bits of all tensors in all passes of a step on one replica
+  std::uint64_t cells_ = 0;  // members in all passes of a step on one replica
   std::vector<Tensor> tensors_;
 };
 

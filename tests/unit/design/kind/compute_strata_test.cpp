@@ -30,10 +30,23 @@ constexpr std::int64_t epochs = 2;
 const std::filesystem::path shipped =
     std::filesystem::path(bitrift::testing::source_dir) / "campaigns/compute/lenet.json";
 
+ComputePatterns fields(const std::vector<std::string>& names) {
+  ComputePatterns patterns;
+  for (const std::string& name : names) patterns.list.push_back({.name = name, .field = name});
+  return patterns;
+}
+
+// The population of one field, with the other settings of the first pattern.
+ComputePopulation population_of(ComputeSite site, const std::string& field, const ComputeStrata& compute) {
+  ComputePattern pattern = compute.patterns.list.front();
+  pattern.field = field;
+  return {site, pattern, compute, epochs};
+}
+
 // The output of the first layer has no gradient, and that of the second has another format.
 ComputeStrata strata() {
   ComputeStrata compute;
-  compute.fields = {"sign", "exponent", "mantissa"};
+  compute.patterns = fields({"sign", "exponent", "mantissa"});
   compute.computations =
       ComputeMap{.steps_per_epoch = 3,
                  .replicas = 2,
@@ -48,8 +61,8 @@ TEST(ComputePopulation, HoldsEveryBitOfEveryNumberOnce) {
   const ComputeStrata compute = strata();
   for (const ComputeSite site : compute.sites) {
     std::set<Key> found, expected;
-    for (const std::string& field : compute.fields) {
-      const ComputePopulation population(site, field, compute, epochs);
+    for (const std::string field : {"sign", "exponent", "mantissa"}) {
+      const ComputePopulation population = population_of(site, field, compute);
       std::map<std::pair<std::string, int>, std::uint64_t> counted, stated;
       for (const TensorMembers& one : population.computed()) {
         EXPECT_EQ(one.layer, one.tensor.substr(0, one.tensor.find('.')));
@@ -84,7 +97,7 @@ TEST(ComputePopulation, HoldsEveryBitOfEveryNumberOnce) {
 
 // The chi-square statistic of 20,000 draws in 84 equal cells has mean 83 and variance 166.
 TEST(ComputePopulation, IsDrawnUniformly) {
-  const ComputePopulation population(ComputeSite::weight_gradient, "sign", strata(), epochs);
+  const ComputePopulation population = population_of(ComputeSite::weight_gradient, "sign", strata());
   ASSERT_EQ(population.size(), 7U * 2U * 6U);
   constexpr int campaigns = 20000;
   std::array<int, 84> counts = {};
@@ -107,8 +120,8 @@ TEST(ComputePopulation, IsOfTheTensorsAndStepsThatAreNamed) {
   compute.steps = StepRange{2, 3};
   compute.tensors = {"*.bias", "fc"};
   compute.lasting = 0;
-  compute.elements = 2;
-  const ComputePopulation population(ComputeSite::update, "sign", compute, epochs);
+  compute.patterns.list.front().elements = 2;
+  const ComputePopulation population = population_of(ComputeSite::update, "sign", compute);
   ASSERT_EQ(population.size(), 2U * 2U * 2U);
   for (std::uint64_t i = 0; i < population.size(); ++i) {
     const ComputeFault fault = population.at(i);
@@ -124,7 +137,7 @@ TEST(ComputePopulation, BeginsInNoShortStep) {
   ComputeStrata compute = strata();
   compute.computations->short_steps = 1;
   const auto steps_of = [&] {
-    const ComputePopulation population(ComputeSite::update, "sign", compute, epochs);
+    const ComputePopulation population = population_of(ComputeSite::update, "sign", compute);
     std::map<std::int64_t, int> steps;
     for (std::uint64_t i = 0; i < population.size(); ++i) ++steps[population.at(i).step];
     return steps;
@@ -143,17 +156,17 @@ TEST(ComputePopulation, BeginsInNoShortStep) {
 }
 
 std::string refusal(ComputeSite site, const std::string& field, const ComputeStrata& compute) {
-  return error_of([&] { ComputePopulation(site, field, compute, epochs); });
+  return error_of([&] { (void)population_of(site, field, compute); });
 }
 
 TEST(ComputePopulation, RandomElementsAndBitsAreDistinctAndSpread) {
   ComputeStrata compute = strata();
   compute.tensors = {"wide"};
   compute.computations->parameters.push_back({"wide", 16, "float32"});
-  compute.elements = 3;
-  compute.scattered = true;
-  compute.bits = 4;
-  const ComputePopulation population(ComputeSite::update, "31,30", compute, epochs);
+  compute.patterns.list.front().elements = 3;
+  compute.patterns.list.front().scattered = true;
+  compute.patterns.list.front().bits = 4;
+  const ComputePopulation population = population_of(ComputeSite::update, "31,30", compute);
   std::map<std::int64_t, int> elements;
   std::map<int, int> bits;
   for (std::uint64_t index = 0; index < population.size(); ++index) {
@@ -186,9 +199,9 @@ TEST(ComputePopulation, RandomElementsAndBitsAreDistinctAndSpread) {
 TEST(ComputePopulation, OneBitInScatteredElementsIsTheSameBit) {
   ComputeStrata compute = strata();
   compute.tensors = {"fc"};
-  compute.elements = 3;
-  compute.scattered = true;
-  const ComputePopulation population(ComputeSite::activation, "sign", compute, epochs);
+  compute.patterns.list.front().elements = 3;
+  compute.patterns.list.front().scattered = true;
+  const ComputePopulation population = population_of(ComputeSite::activation, "sign", compute);
   for (std::uint64_t index = 0; index < population.size(); ++index) {
     std::set<std::int64_t> elements;
     for (const ComputeFault& fault : population.member(index, 0).computed()) {
@@ -201,11 +214,10 @@ TEST(ComputePopulation, OneBitInScatteredElementsIsTheSameBit) {
 
 TEST(ComputePopulation, WholeNumbersAreElements) {
   ComputeStrata compute = strata();
-  compute.effect = record::ComputeEffect::nan;
-  compute.fields = {"nan"};
+  compute.patterns.list = {{.name = "nan", .effect = record::ComputeEffect::nan}};
   ASSERT_EQ(compute.strata().size(), 4U);
   EXPECT_EQ(compute.strata()[1].name, "gradient.nan");
-  const ComputePopulation population(ComputeSite::gradient, "nan", compute, epochs);
+  const ComputePopulation population = population_of(ComputeSite::gradient, "nan", compute);
   EXPECT_EQ(population.size(), 3U * 3U * 2U * 6U);
   std::set<std::string> seen;
   for (std::uint64_t index = 0; index < population.size(); ++index) {
@@ -220,11 +232,119 @@ TEST(ComputePopulation, WholeNumbersAreElements) {
   EXPECT_EQ(compute.no_rates_by("layer"), "");
 }
 
+// Three in four numbers become 0, and one in four has two of its exponent bits flipped.
+ComputeStrata mixture() {
+  ComputeStrata compute = strata();
+  compute.patterns.list = {
+      {.name = "zero", .weight = 30, .effect = record::ComputeEffect::zero},
+      {.name = "two", .field = "exponent", .weight = 10, .bits = 2},
+  };
+  return compute;
+}
+
+TEST(ComputeMixture, CountsEveryNumberByTheWeightOfThePattern) {
+  const ComputeStrata compute = mixture();
+  std::uint64_t sizes = 0;
+  for (const ComputeSite site : compute.sites) {
+    std::vector<std::uint64_t> each;
+    for (const ComputePattern& pattern : compute.patterns.list) {
+      const ComputePopulation population(site, pattern, compute, epochs);
+      std::map<std::string, std::uint64_t> counted, stated;
+      std::map<Key, std::uint64_t> times;
+      for (const TensorMembers& one : population.computed()) {
+        EXPECT_TRUE(one.bits.empty());
+        stated[one.tensor] = one.each;
+      }
+      for (std::uint64_t i = 0; i < population.size(); ++i) {
+        const ComputeFault fault = population.at(i);
+        ++counted[fault.tensor];
+        ++times[{fault.tensor, fault.step, fault.replica, fault.micro_batch, fault.element, 0}];
+      }
+      EXPECT_EQ(counted, stated);
+      for (const auto& [number, count] : times) EXPECT_EQ(count, pattern.weight / 10);
+      each.push_back(times.size());
+      sizes += population.size();
+    }
+    EXPECT_EQ(each.front(), each.back());
+  }
+  // Numbers of a step: 4 x 2 + 3 x 3 outputs, 3 x 3 gradients of outputs, and twice 7 of parameters.
+  EXPECT_EQ(sizes, 4U * (17U + 9U + 2U * 7U) * 2U * 6U);
+}
+
+TEST(ComputeMixture, DrawsItsBitsFromTheField) {
+  ComputeStrata compute = mixture();
+  compute.computations->parameters = {{"fc.weight", 500, "float32"}};
+  const ComputePattern& two = compute.patterns.list.back();
+  const ComputePopulation population(ComputeSite::update, two, compute, epochs);
+  std::map<int, int> first, second;
+  for (std::uint64_t index = 0; index < population.size(); ++index) {
+    const std::vector<ComputeFault> group = population.member(index, 0).computed();
+    ASSERT_EQ(group.size(), 2U);
+    EXPECT_EQ(group[0], population.at(index));
+    EXPECT_EQ(group[0].element, group[1].element);
+    EXPECT_NE(group[0].bit, group[1].bit);
+    ++first[group[0].bit];
+    ++second[group[1].bit];
+  }
+  // Of 6,000 members, each of the 8 bits of the field is the first one in 750 on average (standard deviation
+  // 26), and each other bit of the number the second one in 1/31: in 194 (14), or in 7/8 of that if it may be
+  // the first one, too. The bounds are five standard deviations.
+  ASSERT_EQ(population.size(), 6000U);
+  ASSERT_EQ(first.size(), 8U);
+  for (const auto& [bit, count] : first) {
+    EXPECT_THAT(bit, ::testing::AllOf(::testing::Ge(23), ::testing::Le(30)));
+    EXPECT_NEAR(count, 750, 5 * 26);
+  }
+  ASSERT_EQ(second.size(), 32U);
+  for (const auto& [bit, count] : second)
+    EXPECT_NEAR(count, bit >= 23 && bit <= 30 ? 169 : 194, 5 * 14) << bit;
+}
+
+TEST(ComputeMixture, RefusesAFieldThatATensorLacks) {
+  ComputeStrata compute = mixture();
+  compute.patterns.list.back().field = "20";
+  EXPECT_THAT(error_of([&] {
+                ComputePopulation(ComputeSite::activation, compute.patterns.list.back(), compute, epochs);
+              }),
+              HasSubstr("no number of fc has a bit of the field 20"));
+}
+
+TEST(ComputeMixture, SaysItsSharesAndItsSource) {
+  ComputeStrata compute = mixture();
+  compute.patterns.source = "a beam experiment";
+  const Sentences said = compute.sentences(4321);
+  EXPECT_THAT(
+      said.faults.at(""),
+      HasSubstr("an error in a number while it is computed, chosen uniformly from all numbers, with a "
+                "pattern drawn by its weight (zero 75 %, two 25 %), among outputs of layers"));
+  EXPECT_THAT(said.faults.at(""), Not(HasSubstr("4,321")));
+  EXPECT_THAT(said.limits, Contains("The patterns and their weights are from a beam experiment."));
+  EXPECT_THAT(said.rates, HasSubstr("with a pattern drawn by its weight"));
+  EXPECT_THAT(compute.no_rates_by("bit"), HasSubstr("group by field"));
+  EXPECT_EQ(compute.no_rates_by("layer"), "");
+}
+
+TEST(ComputeMixture, GpuGatesHasThePublishedShares) {
+  const ComputePatterns patterns = patterns_of(FaultLibrary::gpu_gates);
+  std::map<std::string, double> shares;
+  double all = 0;
+  for (const ComputePattern& pattern : patterns.list) {
+    shares[pattern.name] = static_cast<double>(pattern.weight);
+    all += shares[pattern.name];
+  }
+  EXPECT_NEAR(shares["zero"] / all, 0.5068, 1e-4);
+  const double flips = shares["one-bit"] + shares["four-bits"];
+  EXPECT_NEAR(flips / all, 0.4831, 1e-4);
+  EXPECT_NEAR(shares["one-bit"] / flips, 0.4, 1e-4);
+  EXPECT_NEAR((shares["nan"] + shares["inf"]) / all, 0.0101, 1e-4);
+  EXPECT_THAT(patterns.source, HasSubstr("arXiv 2605.04213"));
+}
+
 TEST(ComputePopulation, RefusesMoreBitsThanANumberHas) {
   ComputeStrata compute = strata();
-  compute.bits = 17;
-  EXPECT_THAT(error_of([&] { ComputePopulation(ComputeSite::activation, "sign", compute, epochs); }),
-              HasSubstr("strata.compute.bits is 17, but a number of fc has 16"));
+  compute.patterns.list.front().bits = 17;
+  EXPECT_THAT(refusal(ComputeSite::activation, "sign", compute),
+              HasSubstr("is to flip 17 bits, but a number of fc has 16"));
 }
 
 TEST(ComputePopulation, RefusesWhatIsNotComputed) {
@@ -237,15 +357,15 @@ TEST(ComputePopulation, RefusesWhatIsNotComputed) {
   compute.tensors = {"flat"};
   EXPECT_THAT(refusal(ComputeSite::gradient, "sign", compute), HasSubstr("names none of its layers: fc"));
   compute.tensors = {};
-  compute.elements = 3;
+  compute.patterns.list.front().elements = 3;
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("but fc.bias has 2"));
-  compute.elements = 2;
-  compute.stride = 2;  // the first of two elements again, whose bit would flip back
+  compute.patterns.list.front().elements = 2;
+  compute.patterns.list.front().stride = 2;  // the first of two elements again, whose bit would flip back
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("fc.bias has 1 that are 2 apart"));
   compute = strata();
   compute.computations->may_skip = true;
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("may leave out an update"));
-  EXPECT_EQ(ComputePopulation(ComputeSite::gradient, "sign", compute, epochs).size(), 3U * 3U * 2U * 6U);
+  EXPECT_EQ(population_of(ComputeSite::gradient, "sign", compute).size(), 3U * 3U * 2U * 6U);
   compute.computations->parameters.front().elements = std::int64_t{1} << 55;
   EXPECT_THAT(refusal(ComputeSite::weight_gradient, "sign", compute), HasSubstr("more than 2^53 bits"));
   compute.computations.reset();
@@ -316,6 +436,20 @@ TEST(ComputeCampaign, SurvivesItsStoredForm) {
   EXPECT_EQ(random["strata"]["compute"]["stride"], "random");
   EXPECT_EQ(random["strata"]["compute"]["bits"], 3);
   EXPECT_EQ(to_json(campaign_spec_from_json(random)), random);
+  const record::Json mixed = to_json(read_campaign_spec(
+      shipped, {R"(strata.compute={"elements": 8, "stride": 4, "source": "a test", "patterns": [)"
+                R"({"name": "a", "weight": 3, "effect": "nan", "elements": 1}, )"
+                R"({"name": "b", "weight": 2, "bits": 2, "field": "exponent", "stride": "random"}]})"}));
+  EXPECT_EQ(to_json(campaign_spec_from_json(mixed)), mixed);
+  const record::Json& compute = mixed["strata"]["compute"];
+  EXPECT_EQ(compute["patterns"][0], record::Json::parse(R"({"name": "a", "weight": 3, "effect": "nan"})"));
+  EXPECT_EQ(compute["patterns"][1]["elements"], 8);
+  EXPECT_EQ(compute["patterns"][1]["stride"], "random");
+  const record::Json library =
+      to_json(read_campaign_spec(shipped, {R"(strata.compute={"library": "gpu-gates", "elements": 4})"}));
+  EXPECT_EQ(to_json(campaign_spec_from_json(library)), library);
+  EXPECT_EQ(library["strata"]["compute"]["patterns"].size(), 5U);
+  EXPECT_EQ(library["strata"]["compute"]["patterns"][2]["elements"], 4);
   EXPECT_FALSE(spec.strata->alters_file());
   EXPECT_EQ(spec.strata->strata().size(), 12U);
   EXPECT_EQ(spec.strata->strata()[4].name, "gradient.exponent");
@@ -340,8 +474,8 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("strata.compute.lasting=ever", "expected a number of times or \"permanent\""),
         std::pair("strata.compute.lasting=0", "strata.compute.lasting"),
         std::pair("strata.compute.every=2", "give strata.compute.lasting, too"),
-        std::pair("strata.compute.stride=2", "give strata.compute.elements, too"),
-        std::pair("strata.compute.stride=random", "give strata.compute.elements, too"),
+        std::pair("strata.compute.stride=2", "give 'elements', too"),
+        std::pair("strata.compute.stride=random", "give 'elements', too"),
         std::pair("strata.compute.stride=far", "expected a number of elements or \"random\""),
         std::pair("strata.compute={\"fields\": [\"sign\"], \"elements\": 251, \"bits\": 4}",
                   "a fault flips at most 1000 bits that are random"),
@@ -351,6 +485,20 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("strata.compute={}", "give 'fields', whose bits flip, or another 'effect'"),
         std::pair("strata.compute={\"effect\": \"half\"}", "strata.compute.effect"),
         std::pair("strata.compute={\"effect\": \"nan\", \"bits\": 2}", "the effect nan sets whole numbers"),
+        std::pair("strata.compute.library=gpu-gates", "a mixture names the bits and effects of each"),
+        std::pair("strata.compute={\"library\": \"mine\"}", "strata.compute.library"),
+        std::pair("strata.compute={\"library\": \"gpu-gates\", \"source\": \"me\"}", "a library has its own"),
+        std::pair("strata.compute.source=me", "names the source of 'patterns'"),
+        std::pair("strata.compute={\"patterns\": [{\"name\": \"a\", \"weight\": 0}]}", "weight"),
+        std::pair("strata.compute={\"patterns\": [{\"name\": \"a.b\", \"weight\": 1}]}", "name"),
+        std::pair("strata.compute={\"patterns\": [{\"name\": \"a\", \"weight\": 1}, {\"name\": \"a\", "
+                  "\"weight\": 2}]}",
+                  "strata.compute.patterns[1].name: an earlier pattern has this name"),
+        std::pair("strata.compute={\"patterns\": [{\"name\": \"a\", \"weight\": 1, \"effect\": \"inf\", "
+                  "\"field\": \"sign\"}]}",
+                  "strata.compute.patterns[0].field: the effect inf sets whole numbers"),
+        std::pair("strata.compute={\"patterns\": [{\"name\": \"a\", \"weight\": 1, \"field\": \"middle\"}]}",
+                  "strata.compute.patterns[0].field"),
         std::pair("strata.roles=[\"weight\"]", "or 'compute'"),
         std::pair("strata.tensors=[\"a\"]", "give strata.compute.tensors"),
         std::pair("propagation={\"steps\": [1]}", "these faults alter none; remove the key"),

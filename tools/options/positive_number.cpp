@@ -1,0 +1,22 @@
+#include "options/positive_number.h"
+
+#include <charconv>
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace bitrift::cli {
+
+CLI::Validator positive_number() {
+  return {[](const std::string& text) {
+            double value = 0;
+            const char* const end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, value);
+            const bool good = error == std::errc{} && rest == end && std::isfinite(value) && value > 0;
+            return good ? "" : fmt::format("expected a number above 0, found '{}'", text);
+          },
+          "", ""};
+}
+
+}  // namespace bitrift::cli
