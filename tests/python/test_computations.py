@@ -17,6 +17,7 @@ import torch
 from bitrift.runner.computations import computations
 from bitrift.runner.serving import Script, Trainer, seed_all
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 # Three micro-batches a step, of which the epoch's last step has two. One layer is used twice, one changes its input in
 # place, two return what another returned, one is used in two places of different sizes, and one parameter is frozen.
@@ -319,6 +320,71 @@ def test_optimizers_that_take_turns_are_refused() -> None:
         computations(script_of(train, model, optimizers), "")
 
 
+def test_optimizers_that_step_together_take_one_step() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Linear(2, 2))
+    optimizers = [torch.optim.SGD(model[0].parameters(), lr=0.1), torch.optim.Adam(model[1].parameters())]
+
+    def train() -> None:
+        for _ in range(3):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            model(torch.ones(3, 4)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+    found = computations(script_of(train, model, optimizers), "")
+    assert found["steps_per_epoch"] == 3
+    assert [one["name"] for one in found["parameters"]] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert all(one.get("trained", True) for one in found["parameters"])
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_checkpointing_computes_again_does_not_count(reentrant: bool) -> None:
+    """Its first forward pass does, unless it runs without gradients."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train() -> None:
+        for _ in range(2):
+            inner = checkpoint(model[1], model[0](torch.ones(3, 4)), use_reentrant=reentrant)
+            model[2](inner).sum().backward()
+            optimizer.step()
+
+    layers = computations(script_of(train, model, optimizer), "")["layers"]
+    sizes = [("0", 12), ("2", 6)] if reentrant else [("0", 12), ("1", 12), ("2", 6)]
+    assert [(one.pop("name"), one.pop("elements")) for one in layers] == sizes
+    assert layers == len(sizes) * [{"dtype": "float32"}]  # one pass each, with a gradient
+
+
+def test_compiled_code_is_refused() -> None:
+    """In a process of its own: this one may have compiled something before."""
+    script = """
+import torch
+from bitrift.runner.computations import computations
+from test_computations import script_of
+model = torch.nn.Sequential(torch.nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+fast = torch.compile(model, backend="eager")
+def train():
+    fast(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+try:
+    print(len(computations(script_of(train, model, optimizer), "")["layers"]))
+except ValueError as error:
+    print(error)
+"""
+    for environment, says in (({}, "TORCHDYNAMO_DISABLE=1"), ({"TORCHDYNAMO_DISABLE": "1"}, "1\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=Path(__file__).parent,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert says in done.stdout and ("compiled" in done.stdout) == (not environment), done
+
+
 def test_steps_that_no_optimizer_takes_are_refused() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 2))
     with pytest.raises(ValueError, match="took no step of a torch"):
@@ -326,20 +392,24 @@ def test_steps_that_no_optimizer_takes_are_refused() -> None:
 
 
 def test_what_bitrift_cannot_strike_is_left_out() -> None:
-    """Tokens, sparse gradients, and parameters that no optimizer updates."""
+    """Tokens, sparse gradients, losses, and changes of parameters that no optimizer updates."""
     embed, spare, last = torch.nn.Embedding(5, 4, sparse=True), torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
-    model = torch.nn.ModuleDict({"embed": embed, "spare": spare, "last": last})
+    loss = torch.nn.CrossEntropyLoss()
+    model = torch.nn.ModuleDict({"embed": embed, "spare": spare, "last": last, "loss": loss})
+    spare.bias.requires_grad_(False)
     optimizer = torch.optim.SGD([*embed.parameters(), *last.parameters()], lr=0.1)
 
     def train() -> None:
         for _ in range(2):
-            last(spare(embed(torch.arange(5)))).sum().backward()
+            loss(last(spare(embed(torch.arange(5)))), torch.zeros(5).long()).backward()
             with torch.no_grad():
                 last(torch.ones(1, 4))
             optimizer.step()
 
     found = computations(script_of(train, model, optimizer), "")
-    assert [one["name"] for one in found["parameters"]] == ["last.weight", "last.bias"]
+    trained = {one["name"]: one.get("trained", True) for one in found["parameters"]}
+    frozen = {"embed.weight": False, "spare.weight": False, "spare.bias": False}
+    assert trained == frozen | {"last.weight": True, "last.bias": True}
     assert [(one["name"], one["elements"]) for one in found["layers"]] == [("embed", 20), ("spare", 20), ("last", 10)]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from bitrift.runner import ranks
 from bitrift.runner.serving import Request, Trainer
@@ -33,8 +33,8 @@ class Step:
     """The tensors of one optimizer step on this rank, by layer or parameter."""
 
     outputs: dict[str, list[Output]]
-    parameters: dict[str, tuple[int, str]]
-    """Elements and format of each that had a gradient and was updated."""
+    parameters: dict[str, tuple[int, str, bool]]
+    """Elements and format of each, and whether it had a gradient and was updated."""
 
 
 class Recorder(Watch):
@@ -54,14 +54,13 @@ class Recorder(Watch):
         self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}  # by id; with the version
 
     def __enter__(self) -> Recorder:
+        super().__enter__()
         for name, module in self.layers.items():
             self.keep(module.register_forward_hook(functools.partial(self._output, name)))
         for name, value in self.parameters.items():
             if value.requires_grad:
                 hook = functools.partial(self._has_gradient, name)
                 self.keep(value.register_post_accumulate_grad_hook(hook))
-        self.keep(register_optimizer_step_pre_hook(self._before_step))
-        self.keep(register_optimizer_step_post_hook(self._took_step))
         return self
 
     def begin_epoch(self) -> None:
@@ -94,15 +93,14 @@ class Recorder(Watch):
         if gradient is not None and gradient.layout == torch.strided and gradient.dtype in _FORMATS:
             self._gradients.add(name)
 
-    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         self._updated |= {id(value) for group in optimizer.param_groups for value in group["params"]}
 
-    def _took_step(self, *_: Any) -> None:
-        struck = {name: self.parameters[name] for name in self.parameters if name in self._gradients}
+    def end_step(self) -> None:
         parameters = {
-            name: (value.numel(), _FORMATS[value.dtype])
-            for name, value in struck.items()
-            if id(value) in self._updated and value.dtype in _FORMATS and value.numel()
+            name: (value.numel(), _FORMATS[value.dtype], name in self._gradients and id(value) in self._updated)
+            for name, value in self.parameters.items()
+            if value.dtype in _FORMATS and value.numel()
         }
         self.steps.append(Step(self._outputs, parameters))
         self._outputs, self._gradients, self._updated, self._seen = {}, set(), set(), {}
@@ -115,8 +113,8 @@ def _came_back(output: Output, gradient: torch.Tensor) -> None:
 def computations(trainer: Trainer, base: str) -> dict[str, Any]:
     """record::ComputeMap of a script that trains one epoch from the base. Collective.
 
-    Raises ValueError if the base is refused, no optimizer of torch.optim takes a step, steps differ in more than their
-    last one, or ranks differ.
+    Raises ValueError if the base is refused, the script runs compiled code, no optimizer of torch.optim takes a step,
+    steps differ in more than their last one, or ranks differ.
     """
     watch: list[Recorder] = []
 
@@ -125,6 +123,11 @@ def computations(trainer: Trainer, base: str) -> dict[str, Any]:
         return watch[0]
 
     result = trainer.run(Request(base, epochs=1, golden=True), watch_on=record)
+    if _compiled():
+        raise ValueError(
+            "it runs code of torch.compile, which does not call what strikes its numbers: start the campaign with "
+            "TORCHDYNAMO_DISABLE=1 in its environment, which runs the same models uncompiled"
+        )
     if result["status"] != "done":
         raise ValueError(f"a run from {base} without faults ends as {result['status']}: {result['detail']}")
     found = map_of(watch[0].steps, ranks.count())
@@ -136,6 +139,12 @@ def computations(trainer: Trainer, base: str) -> dict[str, Any]:
     if any(one != found for one in ranks.gather(found)):
         raise ValueError("the ranks compute tensors of different sizes: give all of them batches of the same size")
     return found
+
+
+def _compiled() -> bool:
+    """Whether torch.compile has compiled anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and dynamo.counters["frames"]["total"] > 0
 
 
 def map_of(steps: list[Step], replicas: int) -> dict[str, Any]:
@@ -162,7 +171,8 @@ def map_of(steps: list[Step], replicas: int) -> dict[str, Any]:
             layer["differentiable"] = False
         layers.append(layer)
     parameters = [
-        {"name": name, "elements": elements, "dtype": dtype} for name, (elements, dtype) in steps[0].parameters.items()
+        {"name": name, "elements": elements, "dtype": dtype} | ({} if trained else {"trained": False})
+        for name, (elements, dtype, trained) in steps[0].parameters.items()
     ]
     found: dict[str, Any] = {"steps_per_epoch": len(steps), "replicas": replicas}
     if different:
@@ -191,5 +201,5 @@ def _sizes(found: Any) -> str:
     if found is None:
         return "no numbers"
     if isinstance(found, tuple):
-        return f"{found[0]} elements of {found[1]}"
+        return f"{found[0]} elements of {found[1]}" + ("" if found[2] else " that are not trained")
     return " and ".join(f"{one[0]} elements of {one[1]}" + ("" if one[2] else " without a gradient") for one in found)

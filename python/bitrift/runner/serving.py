@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import bitrift.torch
 from bitrift.kept_state import several
@@ -211,11 +210,9 @@ class Trainer:
         self._takes_epoch = arguments_of(script.train_epoch) > 0
         self._loaded_base: dict[int, dict[str, bytes]] = {}  # by order seed
         self._compared: dict[str, bool] | None = None  # whether each part of the loaded state differs from the base's
-        self._optimizer_steps = 0
         self._watch = Watch(None)
         self._tested: set[str] = set()
         """The metrics of the first evaluation."""
-        register_optimizer_step_post_hook(self._count_step)
 
     def run(
         self,
@@ -304,12 +301,11 @@ class Trainer:
         seed = seed_all("epoch", request.order_seed, progress.epoch)
         for one in self._script.shuffle:
             seed_order(one, seed)
-        self._optimizer_steps = 0
-        before = progress.steps
+        before, taken = progress.steps, self._watch.taken
         with self._watch.epoch():
             outcome = self._script.train_epoch(*([progress.epoch] if self._takes_epoch else []))
             metrics = self._follow(outcome, progress) if inspect.isgenerator(outcome) else _train_metrics(outcome)
-        progress.steps = before + int(metrics.pop("steps", self._optimizer_steps))
+        progress.steps = before + int(metrics.pop("steps", self._watch.taken - taken))
         if request.golden and progress.steps == before:
             raise ValueError(
                 "train_epoch took no step of a torch.optim.Optimizer; if it trains by other means, let it return "
@@ -321,14 +317,15 @@ class Trainer:
     def _follow(self, losses: Iterable[Any], progress: Progress) -> dict[str, float]:
         """Takes the steps of a generator; their mean loss."""
         total, count, before = 0.0, 0, progress.steps
+        taken = self._watch.taken
         for loss in losses:
             progress.last_loss = ranks.mean(float(loss))
             count += 1
-            progress.steps = before + (self._optimizer_steps or count)
+            progress.steps = before + (self._watch.taken - taken or count)
             if not math.isfinite(progress.last_loss):
                 raise NonFinite(f"loss of step {before + count} is {number(progress.last_loss)}")
             total += progress.last_loss
-        steps = {} if self._optimizer_steps else {"steps": count}
+        steps = {} if self._watch.taken > taken else {"steps": count}
         return ({"train_loss": total / count} if count else {}) | steps
 
     def _evaluate(self, request: Request, progress: Progress, training: dict[str, float]) -> None:
@@ -377,9 +374,6 @@ class Trainer:
         if status == "nonfinite":
             result["nonfinite_step"] = progress.steps
         return result
-
-    def _count_step(self, *_: object) -> None:
-        self._optimizer_steps += 1
 
 
 def chosen(found: Mapping[str, Any], better: Mapping[str, str], source: str) -> dict[str, float]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from bitrift.errors import BadInput
 from bitrift.runner import ranks
@@ -103,9 +102,9 @@ class Strikes(Watch):
 
     def __init__(self, faults: Sequence[Fault], state: Any, in_campaign: bool = False) -> None:
         super().__init__(state)
-        self._step = 1
         self._calls: Counter[str] = Counter()  # forward or backward passes of this step, by name
         self._entered = 0  # the last step whose first forward pass has begun
+        self._updates: list[Fault] = []
         self._before: list[tuple[list[Fault], torch.Tensor, torch.Tensor]] = []
         self._altered: dict[int, dict[str, Any]] = {}  # by position in `faults`
         self._sizes: dict[int, int] = {}  # of the tensor that was struck first, by the same
@@ -116,6 +115,7 @@ class Strikes(Watch):
                 self._check(fault)
 
     def __enter__(self) -> Strikes:
+        super().__enter__()
         mine = [fault for fault in self._faults if fault.replica == ranks.number()]
         if not mine:
             return self
@@ -131,9 +131,7 @@ class Strikes(Watch):
         if stored := [fault for fault in known if fault.site == "parameter"]:
             hook = functools.partial(self._before_forward, stored)
             self.keep(torch.nn.modules.module.register_module_forward_pre_hook(hook))
-        updates = [fault for fault in known if fault.site == "update"]
-        self.keep(register_optimizer_step_pre_hook(functools.partial(self._before_step, updates)))
-        self.keep(register_optimizer_step_post_hook(self._took_step))
+        self._updates = [fault for fault in known if fault.site == "update"]
         return self
 
     def altered(self) -> list[dict[str, Any]]:
@@ -147,7 +145,8 @@ class Strikes(Watch):
             what = "module" if fault.of_layer else "parameter"
             listed = ", ".join(list(known)[:_MOST_NAMES]) + (", ..." if len(known) > _MOST_NAMES else "")
             raise BadInput(f"the script's models have no {what} {fault.tensor}; there are {listed}")
-        if not fault.of_layer and not self.parameters[fault.tensor].requires_grad:
+        changes = fault.site in ("weight_gradient", "update")
+        if changes and not self.parameters[fault.tensor].requires_grad:
             raise BadInput(f"{fault.tensor} is not trained: it has no gradient and no update")
         if fault.replica >= ranks.count():
             raise BadInput(f"there is no replica {fault.replica}; there are 0 to {ranks.count() - 1}")
@@ -174,11 +173,11 @@ class Strikes(Watch):
         self._calls.clear()
 
     def _before_forward(self, faults: list[Fault], *_: Any) -> None:
-        if not self.trains() or self._entered == self._step:
+        if not self.trains() or self._entered == self.step:
             return
-        self._entered = self._step
+        self._entered = self.step
         for fault in faults:
-            if fault.strikes(self._step):
+            if fault.strikes(self.step):
                 self._strike(fault, self.parameters[fault.tensor])
 
     def _output(self, name: str, faults: list[Fault], module: torch.nn.Module, inputs: Any, output: Any) -> Any:
@@ -186,7 +185,7 @@ class Strikes(Watch):
             return None
         number = self._calls[name]
         self._calls[name] += 1
-        due = [fault for fault in faults if fault.micro_batch == number and fault.strikes(self._step)]
+        due = [fault for fault in faults if fault.micro_batch == number and fault.strikes(self.step)]
         if not due:
             return None
         try:
@@ -212,19 +211,19 @@ class Strikes(Watch):
         if self._calls[key] != 1 or parameter.grad is None:
             return
         for fault in faults:
-            if fault.strikes(self._step):
+            if fault.strikes(self.step):
                 self._strike(fault, parameter.grad)
 
-    def _before_step(self, faults: list[Fault], optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         own = {id(value) for group in optimizer.param_groups for value in group["params"]}
-        due = [fault for fault in faults if fault.strikes(self._step)]
+        due = [fault for fault in self._updates if fault.strikes(self.step)]
         for name in dict.fromkeys(fault.tensor for fault in due):
             value = self.parameters[name]
             if id(value) in own:
                 here = [fault for fault in due if fault.tensor == name]
                 self._before.append((here, value, value.detach().clone()))
 
-    def _took_step(self, *_: Any) -> None:
+    def after_update(self) -> None:
         with torch.no_grad():
             for faults, value, before in self._before:
                 added = value.detach() - before
@@ -234,5 +233,6 @@ class Strikes(Watch):
                     struck[torch.tensor(fault.places(added.numel()), device=added.device)] = True
                 value.copy_(torch.where(struck.view_as(added), before + added, value.detach()))
         self._before = []
+
+    def end_step(self) -> None:
         self._calls.clear()
-        self._step += 1

@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from bitrift.errors import BadInput
 from bitrift.runner import ranks
@@ -19,19 +21,28 @@ class NotComputed(BadInput):
 
 
 class Watch:
-    """The layers and parameters of a script's models by name. Its hooks stay until it is left.
+    """The layers and parameters of a script's models by name, and its steps. Its hooks stay until it is left.
 
-    state: where the models are, as Script.state() returns it.
+    state: where the models and optimizers are, as Script.state() returns it. All optimizers that step without a forward
+    pass between them take one step together.
     """
 
     def __init__(self, state: Any) -> None:
         models = _models_of(state)
         self.layers = {name: module for model in models for name, module in _named(model, "named_modules")}
         self.parameters = {name: value for model in models for name, value in _named(model, "named_parameters")}
+        self.step = 1
+        """The number of the step that is being taken."""
         self._handles: list[Any] = []
         self._in_epoch = False
+        self._several = sum(1 for _ in _optimizers(state)) > 1
+        self._stepped: set[int] = set()  # the optimizers that took their part of the step
 
     def __enter__(self) -> Watch:
+        self.keep(register_optimizer_step_pre_hook(self._optimizer_begins))
+        self.keep(register_optimizer_step_post_hook(self._optimizer_ends))
+        if self._several:
+            self.keep(register_module_forward_pre_hook(self._forward_begins))
         return self
 
     def __exit__(
@@ -52,14 +63,53 @@ class Watch:
         try:
             yield
         finally:
+            if self._stepped:
+                self._end_step()
             self._in_epoch = False
 
     def begin_epoch(self) -> None:
         """Called before each epoch."""
 
+    @property
+    def taken(self) -> int:
+        """How many steps optimizers took, with the one that not all of them may have taken."""
+        return self.step - 1 + bool(self._stepped)
+
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called before an optimizer takes its part of a step."""
+
+    def after_update(self) -> None:
+        """Called when it has."""
+
+    def end_step(self) -> None:
+        """Called when all have, before `step` counts on."""
+
+    def _forward_begins(self, *_: Any) -> None:
+        if self._stepped and self.trains():
+            self._end_step()
+
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if id(optimizer) in self._stepped:
+            self._end_step()
+        self.before_update(optimizer)
+
+    def _optimizer_ends(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self.after_update()
+        self._stepped.add(id(optimizer))
+        if not self._several:
+            self._end_step()
+
+    def _end_step(self) -> None:
+        self.end_step()
+        self._stepped.clear()
+        self.step += 1
+
     def trains(self) -> bool:
-        """Whether a forward pass that happens now belongs to a step, and not to an evaluation."""
-        return self._in_epoch and torch.is_grad_enabled()
+        """Whether a forward pass that happens now belongs to a step, and not to an evaluation. One that happens in a
+        backward pass only computes again what gradient checkpointing did not keep.
+        """
+        in_backward = torch._C._current_graph_task_id() >= 0
+        return self._in_epoch and torch.is_grad_enabled() and not in_backward
 
 
 def _models_of(state: Any) -> list[tuple[str, torch.nn.Module]]:
@@ -80,6 +130,14 @@ def _modules(name: str, value: Any) -> Iterator[tuple[str, torch.nn.Module]]:
             yield from _modules(f"{name}.{number}" if name else str(number), one)
 
 
+def _optimizers(value: Any) -> Iterator[torch.optim.Optimizer]:
+    if isinstance(value, torch.optim.Optimizer):
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _optimizers(one)
+
+
 def _named(model: tuple[str, torch.nn.Module], what: str) -> Iterator[tuple[str, Any]]:
     prefix, module = model
     for name, one in getattr(module, what)():
@@ -88,8 +146,10 @@ def _named(model: tuple[str, torch.nn.Module], what: str) -> Iterator[tuple[str,
 
 
 def first_tensor(name: str, output: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
-    """The first floating tensor of a module's output, and how to put another one in its place."""
-    if isinstance(output, torch.Tensor) and output.is_floating_point():
+    """The first floating tensor of a module's output, and how to put another one in its place. One without dimensions
+    is a loss that the model computes: its value reaches no step.
+    """
+    if _has_numbers(output):
         return output, lambda y: y
     entries: list[tuple[Any, Any]] = []
     if isinstance(output, Mapping):
@@ -97,9 +157,13 @@ def first_tensor(name: str, output: Any) -> tuple[torch.Tensor, Callable[[torch.
     elif isinstance(output, (list, tuple)):
         entries = list(enumerate(output))
     for key, value in entries:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
+        if _has_numbers(value):
             return value, functools.partial(_with, output, key)
     raise NotComputed(f"{name} returns no tensor of floating-point numbers; name another module")
+
+
+def _has_numbers(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 0
 
 
 def _with(output: Any, key: Any, y: torch.Tensor) -> Any:

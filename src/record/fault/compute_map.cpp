@@ -15,7 +15,8 @@ constexpr auto keys_of(std::type_identity<ComputeMap::Tensor>) {
   return std::tuple(Key{"name", &Tensor::name}, Key{"elements", &Tensor::elements},
                     Key{"dtype", &Tensor::dtype},
                     Key{"differentiable", &Tensor::differentiable, Presence::unless_default},
-                    Key{"passes", &Tensor::passes, Presence::unless_default});
+                    Key{"passes", &Tensor::passes, Presence::unless_default},
+                    Key{"trained", &Tensor::trained, Presence::unless_default});
 }
 
 namespace {
@@ -34,10 +35,14 @@ bool sound(const ComputeMap::Tensor& tensor) {
 }  // namespace
 
 std::vector<ComputeMap::Tensor> ComputeMap::at(ComputeSite site) const {
-  if (!of_layers(site)) return parameters;
   if (site == ComputeSite::activation) return layers;
+  if (site == ComputeSite::parameter) return parameters;
   std::vector<Tensor> found;
-  std::ranges::copy_if(layers, std::back_inserter(found), &Tensor::differentiable);
+  if (site == ComputeSite::gradient) {
+    std::ranges::copy_if(layers, std::back_inserter(found), &Tensor::differentiable);
+  } else {
+    std::ranges::copy_if(parameters, std::back_inserter(found), &Tensor::trained);
+  }
   return found;
 }
 

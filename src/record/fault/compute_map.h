@@ -21,6 +21,7 @@ struct ComputeMap {
     /// A layer's forward passes in one step on one replica, which is the number of micro-batches unless the
     /// model uses the layer more than once. 1 for a parameter.
     std::int64_t passes = 1;
+    bool trained = true;  ///< a parameter: whether it has a gradient and an update; else it is frozen
     bool operator==(const Tensor&) const = default;
   };
   std::int64_t steps_per_epoch = 0, replicas = 1;
@@ -28,7 +29,7 @@ struct ComputeMap {
   std::int64_t short_steps = 0;
   bool may_skip = false;                ///< whether loss scaling may leave a step without an update
   std::vector<Tensor> layers = {};      ///< their outputs, in the model's order
-  std::vector<Tensor> parameters = {};  ///< that are trained, in the model's order
+  std::vector<Tensor> parameters = {};  ///< in the model's order
   bool operator==(const ComputeMap&) const = default;
 
   /// The tensors of a site, in the model's order.
@@ -37,7 +38,7 @@ struct ComputeMap {
 };
 
 /// {"steps_per_epoch", "replicas", "short_steps", "may_skip", "layers": [{"name", "elements", "dtype",
-/// "differentiable", "passes"}], "parameters": [{"name", "elements", "dtype"}]}
+/// "differentiable", "passes"}], "parameters": [{"name", "elements", "dtype", "trained"}]}
 [[nodiscard]] Json to_json(const ComputeMap& map);
 /// Throws Error(bad_file) for anything else.
 [[nodiscard]] ComputeMap compute_map_from_json(const Json& value);

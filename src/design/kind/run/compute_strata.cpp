@@ -203,6 +203,9 @@ void ComputeStrata::plant(const std::string& stratum, const Setting& setting, co
     // The loss depends on an output that has a gradient.
     if (site == ComputeSite::activation && !map.at(ComputeSite::gradient).empty())
       here = map.at(ComputeSite::gradient);
+    // A frozen parameter may belong to a part of the model that is not used.
+    if (site == ComputeSite::parameter && !map.at(ComputeSite::update).empty())
+      here = map.at(ComputeSite::update);
     if (here.empty()) fail(ErrorCode::bad_input, "the model has no {}", what_is(site));
     fault.site = site;
     fault.tensor = here.back().name;
@@ -349,6 +352,7 @@ void ComputePopulation::find_tensors(const ComputeStrata& strata, const ComputeM
   for (const ComputeMap::Tensor& tensor : map.at(first_.site)) {
     if (!asked(tensor.name)) continue;
     found = true;
+    if (strata.paired && !tensor.trained) continue;  // it has no gradient and no update to be paired with
     check_fits(tensor);
     const NumberFormat format = number_format(tensor.dtype).value();
     if (pattern_.effect == record::ComputeEffect::inf && format.finite_only)
@@ -367,6 +371,10 @@ void ComputePopulation::find_tensors(const ComputeStrata& strata, const ComputeM
         {tensor.name, layer_of(tensor.name, map), bits, width, elements, passes, each, cells_});
     if (elements * passes > (most_computed - cells_) / each) fail_of_size(strata);
     cells_ += elements * each * passes;
+  }
+  if (map.at(first_.site).empty()) {
+    fail(ErrorCode::bad_input, "a step has no {} that can be struck; leave '{}' out of strata.compute.sites",
+         what_is(first_.site), name_of(first_.site));
   }
   if (!found) {
     fail(ErrorCode::bad_input, "strata.compute.tensors names none of its {}: {}",

@@ -155,6 +155,28 @@ TEST(ComputePopulation, BeginsInNoShortStep) {
   EXPECT_EQ(run.faults.computed().front().step, 2);
 }
 
+TEST(ComputePopulation, FrozenParametersHaveNoGradientAndNoUpdate) {
+  ComputeStrata compute = strata();
+  compute.computations->parameters.push_back(
+      {.name = "base", .elements = 100, .dtype = "float32", .trained = false});
+  const auto size = [&](ComputeSite site) { return population_of(site, "sign", compute).size(); };
+  EXPECT_EQ(size(ComputeSite::update), 7U * 2U * 6U);
+  EXPECT_EQ(size(ComputeSite::weight_gradient), 7U * 2U * 6U);
+  EXPECT_EQ(size(ComputeSite::parameter), 107U * 2U * 6U);
+  compute.paired = true;
+  EXPECT_EQ(size(ComputeSite::parameter), 7U * 2U * 6U);
+  compute.sites = {ComputeSite::parameter};
+  const record::Parallel parallel;
+  const std::vector<ckpt::Reader> no_bases;
+  record::TrialSpec run;
+  compute.plant("canary:compute-parameter", {no_bases, parallel, epochs}, {}, run);
+  EXPECT_EQ(run.faults.computed().front().tensor, "fc.bias");
+  const record::Json value = to_json(*compute.computations);
+  EXPECT_EQ(value["parameters"][2]["trained"], false);
+  EXPECT_FALSE(value["parameters"][0].contains("trained"));
+  EXPECT_EQ(record::compute_map_from_json(value), *compute.computations);
+}
+
 std::string refusal(ComputeSite site, const std::string& field, const ComputeStrata& compute) {
   return error_of([&] { (void)population_of(site, field, compute); });
 }
@@ -357,6 +379,10 @@ TEST(ComputePopulation, RefusesWhatIsNotComputed) {
   compute.tensors = {"flat"};
   EXPECT_THAT(refusal(ComputeSite::gradient, "sign", compute), HasSubstr("names none of its layers: fc"));
   compute.tensors = {};
+  compute.computations->layers.pop_back();
+  EXPECT_THAT(
+      refusal(ComputeSite::gradient, "sign", compute),
+      HasSubstr("a step has no gradients of outputs of layers that can be struck; leave 'gradient' out"));
   compute.patterns.list.front().elements = 3;
   EXPECT_THAT(refusal(ComputeSite::update, "sign", compute), HasSubstr("but fc.bias has 2"));
   compute.patterns.list.front().elements = 2;
