@@ -34,6 +34,9 @@ struct BaseFile {
   std::string stem = "base";  ///< of the file's name: base | base-NAME | base-PRECISION | base-NAME-PRECISION
   /// Its tensors that are in no population, sorted; absent: not looked for. Not part of the canonical form.
   std::optional<std::vector<UnreadTensor>> unread = {};
+  /// Weights of its model at both ends of their natural order on which no evaluation of the script depends:
+  /// no canary alters them. Not part of the canonical form.
+  std::vector<std::string> unused = {};
 };
 
 /// The end of a checkpoint's name that its copies keep, because readers look at it: ".pt", ".pth", ".bin",

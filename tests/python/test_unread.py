@@ -12,7 +12,7 @@ import h5py
 import pytest
 import torch
 from bitrift.runner.serving import Script, Trainer
-from bitrift.runner.unread import Loads, candidates, codes_of, unread_tensors
+from bitrift.runner.unread import Loads, candidates, codes_of, unread_tensors, unused_ends
 
 LAYERS = 30
 WEIGHTS = [f"{i}.weight" for i in range(LAYERS)]
@@ -106,3 +106,29 @@ def test_codes_are_different_sets_of_one_size(count: int) -> None:
     assert len(set(codes)) == count and len({len(code) for code in codes}) == 1 and len(codes[0]) > 0
     assert not any(set(one) < set(other) for one, other in combinations(codes[:50], 2))
     assert max(number for code in codes for number in code) < {1: 2, 2: 2, 3: 3, 100: 9, 450: 11}[count]
+
+
+def unused(base: Path, used: range) -> list[str]:
+    """The weights at both ends on which an evaluation of these layers does not depend."""
+    layers = model()
+    state = {"model": layers}
+
+    def load(path: str) -> Any:
+        return bitrift.torch.load_into(path, layers)
+
+    def evaluate() -> tuple[float, float]:
+        return sum(layers[i](torch.ones(2)).item() for i in used), 0.0
+
+    trainer = Trainer(Script(load, lambda: None, evaluate, lambda: state))
+    return unused_ends(Loads(trainer, base, base.with_name("copy.h5")), [f"model/{name}" for name in WEIGHTS])
+
+
+def test_weights_at_the_ends_that_no_evaluation_uses_are_found(base: Path) -> None:
+    assert unused(base, range(LAYERS)) == []
+    assert unused(base, range(2, 27)) == sorted(f"model/{i}.weight" for i in (0, 1, 27, 28, 29))
+    assert unused(base, range(16, 17)) == sorted(f"model/{i}.weight" for i in (*range(16), *range(17, 30)))
+
+
+def test_no_weight_is_called_unused_where_none_near_the_end_is_used(base: Path) -> None:
+    assert unused(base, range(0)) == []
+    assert unused(base, range(20, 22)) == sorted(f"model/{i}.weight" for i in range(22, 30))

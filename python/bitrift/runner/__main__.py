@@ -66,6 +66,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
     parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--unread", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--weights", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--computations", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--audit", default="", help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
@@ -207,21 +208,22 @@ class Computations(OneAnswer):
 
 
 class Unread(OneAnswer):
-    """The session that finds the tensors of the base that the script does not load; --checkpoint is its own copy."""
+    """The session that finds what the script does not load or use of the base; --checkpoint is its own copy."""
 
     def serve(self, script: Any) -> NoReturn:
         """Writes their names to a file and ends the process."""
         from bitrift.runner import ranks
         from bitrift.runner.serving import Trainer
-        from bitrift.runner.unread import Loads, candidates, unread_tensors
+        from bitrift.runner.unread import Loads, candidates, unread_tensors, unused_ends
 
         options = self._options
         check_ranks(options.ranks)
         loads = Loads(Trainer(script), options.base, options.checkpoint)
         # The golden run tells of a script that refuses its base.
-        found = [] if loads.refused else unread_tensors(loads, candidates(options.base))
+        unread = [] if loads.refused else unread_tensors(loads, candidates(options.base))
+        unused = [] if loads.refused else unused_ends(loads, json.loads(options.weights.read_text()))
         if ranks.number() == 0:
-            self.answer({"unread": found})
+            self.answer({"tensors": {"unread": unread, "unused": unused}})
         end(0)
 
 

@@ -1,9 +1,11 @@
-"""Which tensors of a file a script does not load: altering them changes nothing of the loaded state."""
+"""Which tensors of a file a script does not load or use: altering them changes nothing of the loaded state, or of an
+evaluation.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, islice
 from math import comb
 from pathlib import Path
@@ -15,7 +17,10 @@ import numpy as np
 import bitrift
 from bitrift import _core
 from bitrift.runner import ranks
-from bitrift.runner.serving import Trainer
+from bitrift.runner.serving import Request, Trainer
+
+_MOST_UNUSED = 16
+"""How many weights are tried at each end."""
 
 
 class Loads:
@@ -38,12 +43,21 @@ class Loads:
         mine = {name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)}
         return {name for one in ranks.gather(mine) for name in one}
 
+    def evaluation(self, tensors: Sequence[str]) -> Any:
+        """How a run that takes no step ends with these tensors altered."""
+        self._write_together(tensors)
+        result = self._trainer.run(Request(str(self._copy), epochs=0))
+        return result["status"], result["detail"], repr(result["replicas"])
+
     def _load(self, tensors: Sequence[str]) -> dict[str, bytes] | None:
+        self._write_together(tensors)
+        refusal, returned = self._trainer.load(str(self._copy), 0)
+        return None if refusal else self._trainer.digests(returned)
+
+    def _write_together(self, tensors: Sequence[str]) -> None:
         if ranks.number() == 0:
             self._write(tensors)
         ranks.gather(None)  # nobody loads before the file is written, or after the next one is
-        refusal, returned = self._trainer.load(str(self._copy), 0)
-        return None if refusal else self._trainer.digests(returned)
 
     def _write(self, tensors: Sequence[str]) -> None:
         if self._base.is_dir():
@@ -115,3 +129,20 @@ def _unread_among(loads: Loads, tensors: Sequence[str]) -> list[str]:
         return []
     half = len(tensors) // 2
     return _unread_among(loads, tensors[:half]) + _unread_among(loads, tensors[half:])
+
+
+def unused_ends(loads: Loads, weights: Sequence[str]) -> list[str]:
+    """The weights before the first, and after the last of these that changes an evaluation. None at an end where no
+    such weight is near.
+    """
+    plain = loads.evaluation([])
+
+    def before_a_used_one(names: Iterable[str]) -> list[str]:
+        unused: list[str] = []
+        for name in islice(names, _MOST_UNUSED + 1):
+            if loads.evaluation([name]) != plain:
+                return unused
+            unused.append(name)
+        return []
+
+    return sorted({*before_a_used_one(weights), *before_a_used_one(reversed(weights))})

@@ -169,7 +169,7 @@ void prepare_bases(const Work& work) {
   } else {
     work.shard->prepare_bases(work.folder, make);
   }
-  work.folder.note_unread();
+  work.folder.note_answers();
 }
 
 // Called once everything that can be refused has been checked.

@@ -116,7 +116,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
     if (stored.contains("bases")) {
       for (const auto& [stem, base] : stored.at("bases").items())
         campaign.base_digests[stem] = base.at("digest").get<std::string>();
-      take_unread(campaign.spec, stored.at("bases"));
+      take_answers(campaign.spec, stored.at("bases"));
     }
     return campaign;
   } catch (const Json::exception& error) {
@@ -317,7 +317,7 @@ bool Folder::has_bases() {
 }
 
 void Folder::prepare_bases(const Launch& launch, const std::function<void(std::string)>& say) {
-  const bool fresh = looks_for_unread(spec_) && shards_ == 0 && !has_rows();
+  const bool fresh = asks_about_bases(spec_) && shards_ == 0 && !has_rows();
   for (std::size_t i = 0; i < spec_.files.size(); ++i) {
     const record::BaseFile& file = spec_.files[i];
     const auto& checkpoint = spec_.bases[file.base].checkpoint;
@@ -332,7 +332,7 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
              checkpoint->string(), layout_.base(file.stem).filename().string());
       }
       if (!fresh) continue;
-      identity_["bases"][file.stem]["unread"] = unread_json(i, launch, say);  // the script may have changed
+      identity_["bases"][file.stem].update(asked_of(i, launch, say));  // the script may have changed
       store_identity();
       continue;
     }
@@ -346,20 +346,20 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
                                : file.precision.empty() ? "trained"
                                                         : "converted to " + file.precision;
     Json made = {{"digest", ckpt::digest_of(layout_.base(file.stem))}, {"source", source}};
-    if (looks_for_unread(spec_)) made["unread"] = unread_json(i, launch, say);
+    if (asks_about_bases(spec_)) made.update(asked_of(i, launch, say));
     identity_["bases"][file.stem] = std::move(made);
     store_identity();
   }
 }
 
-Json Folder::unread_json(std::size_t file, const Launch& launch,
-                         const std::function<void(std::string)>& say) const {
-  say("looking for tensors that the script does not load");
+Json Folder::asked_of(std::size_t file, const Launch& launch,
+                      const std::function<void(std::string)>& say) const {
+  say("looking for tensors that the script does not load or use");
   const std::string& stem = spec_.files[file].stem;
-  return to_json(find_unread(spec_, file, layout_.base(stem), launch, layout_.log("unread")));
+  return ask_about_base(spec_, file, layout_.base(stem), launch, layout_.log("unread"));
 }
 
-void Folder::note_unread() { take_unread(spec_, identity_.at("bases")); }
+void Folder::note_answers() { take_answers(spec_, identity_.at("bases")); }
 
 std::map<std::string, std::string> Folder::base_digests() const {
   std::map<std::string, std::string> digests;

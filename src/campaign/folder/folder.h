@@ -114,13 +114,13 @@ class Folder {
   /// Removes what a killed maker of bases left behind; only the process that makes them now may call this.
   void remove_unfinished_bases();
   /// Makes the missing bases (trains, copies or converts), and checks that existing bases, and the
-  /// checkpoints from which they were copied, have not changed since the first start. Looks for what a script
-  /// does not load (find_unread): for new bases, and as long as there is no row. say: called with the current
+  /// checkpoints from which they were copied, have not changed since the first start. Asks scripts about
+  /// bases (ask_about_base): about new ones, and as long as there is no row. say: called with the current
   /// task when it takes time. Throws Error(conflict | io | bad_input | internal).
   void prepare_bases(const Launch& launch, const std::function<void(std::string)>& say);
-  /// Fills in what spec().files say of tensors that the script does not load; call it after prepare_bases().
-  /// It includes the result of another shard.
-  void note_unread();
+  /// Fills in what spec().files say of tensors that the script does not load or use; call it after
+  /// prepare_bases(). It includes the result of another shard.
+  void note_answers();
   /// The digests of the bases that prepare_bases() made or checked, by stem.
   [[nodiscard]] std::map<std::string, std::string> base_digests() const;
   /// Publishes the plan of a round, unless it exists; then throws Error(conflict) when it differs.
@@ -138,8 +138,8 @@ class Folder {
   void compare_stored(const Drills& drills, OtherSpec other);
   [[nodiscard]] bool has_rows() const;
   void replace_spec(const record::Json& fresh, const std::string& difference);
-  [[nodiscard]] record::Json unread_json(std::size_t file, const Launch& launch,
-                                         const std::function<void(std::string)>& say) const;
+  [[nodiscard]] record::Json asked_of(std::size_t file, const Launch& launch,
+                                      const std::function<void(std::string)>& say) const;
   void make_base(const record::BaseFile& file, const std::filesystem::path& trainer);
   void run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
                    const std::filesystem::path& log);

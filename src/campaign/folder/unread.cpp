@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "campaign/launch/script_answer.h"
+#include "campaign/plan/weights.h"
 #include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -33,19 +34,26 @@ struct BesideBase {
   std::filesystem::path path;
 };
 
-// What the script of an arm does not load.
-std::set<std::string> unread_by(const design::Arm& arm, const Launch& launch,
-                                const std::filesystem::path& log) {
+// What the script of an arm does not load, and on which of these weights its evaluation does not depend.
+struct Answer {
+  std::set<std::string> unread, unused;
+};
+
+Answer answer_of(const design::Arm& arm, const Launch& launch, const std::vector<std::string>& weights,
+                 const std::filesystem::path& log) {
   const TemporaryFolder folder("bitrift-unread");
   const auto answer = folder.path() / "answer.json";
+  const auto list = folder.path() / "weights.json";
+  replace_text(list, Json(weights).dump());
   const BesideBase copy(launch.base);
-  const auto [unread, failed, ended] =
-      ask_script(unread_command(launch, arm, copy.path, answer, log), answer, "unread");
-  if (!unread) {
+  const auto [tensors, failed, ended] =
+      ask_script(unread_command(launch, arm, copy.path, list, answer, log), answer, "tensors");
+  if (!tensors) {
     fail(ErrorCode::bad_input, "arm '{}': workers cannot be started: {}; {} says: {}", arm.name,
          failed + ended, log.string(), log_tail(log));
   }
-  return unread->get<std::set<std::string>>();
+  return {tensors->at("unread").get<std::set<std::string>>(),
+          tensors->at("unused").get<std::set<std::string>>()};
 }
 
 // The tensors of each role that a reader canary could alter.
@@ -62,47 +70,46 @@ std::map<std::string, std::set<std::string>> readable_roles(const ckpt::Reader& 
 
 }  // namespace
 
-bool looks_for_unread(const design::CampaignSpec& spec) {
-  return spec.strata->alters_file() && spec.runner.kind == record::RunnerKind::python &&
-         spec.reader_canaries.value_or(false);
+bool asks_about_bases(const design::CampaignSpec& spec) {
+  return spec.runner.kind == record::RunnerKind::python && spec.reader_canaries.value_or(false);
 }
 
-std::vector<record::UnreadTensor> find_unread(const design::CampaignSpec& spec, std::size_t file,
-                                              const std::filesystem::path& base, const Launch& launch,
-                                              const std::filesystem::path& log) {
+Json ask_about_base(const design::CampaignSpec& spec, std::size_t file, const std::filesystem::path& base,
+                    const Launch& launch, const std::filesystem::path& log) {
   const ckpt::Reader reader(base);
   const auto roles = readable_roles(reader);
-  std::set<std::string> unread, kept;
+  const std::vector<std::string> weights = model_weights(reader);
+  std::set<std::string> unread, kept, unused;
   Launch own = launch;
   own.base = base;
   for (const design::Arm& arm : spec.arms) {
     if (arm.file != file) continue;
-    const std::set<std::string> here = unread_by(arm, own, log);
+    const auto [here, idle] = answer_of(arm, own, weights, log);
     unread.insert(here.begin(), here.end());
+    unused.insert(idle.begin(), idle.end());
     for (const auto& [role, tensors] : roles) {
       if (std::includes(here.begin(), here.end(), tensors.begin(), tensors.end()))
         kept.insert(tensors.begin(), tensors.end());
     }
   }
-  std::vector<record::UnreadTensor> found;
+  Json found = {{"unused", unused}};
+  if (!spec.strata->alters_file()) return found;
+  Json& list = found["unread"] = Json::array();
   for (const std::string& name : unread) {
     const ckpt::TensorInfo* const tensor = reader.find(name);
-    if (tensor != nullptr && !kept.contains(name)) found.push_back({name, tensor->role});
+    if (tensor != nullptr && !kept.contains(name)) list.push_back({{"tensor", name}, {"role", tensor->role}});
   }
   return found;
 }
 
-Json to_json(const std::vector<record::UnreadTensor>& unread) {
-  Json list = Json::array();
-  for (const record::UnreadTensor& one : unread) list.push_back({{"tensor", one.tensor}, {"role", one.role}});
-  return list;
-}
-
-void take_unread(design::CampaignSpec& spec, const Json& bases) {
+void take_answers(design::CampaignSpec& spec, const Json& bases) {
   for (record::BaseFile& file : spec.files) {
-    if (!bases.contains(file.stem) || !bases.at(file.stem).contains("unread")) continue;
+    if (!bases.contains(file.stem)) continue;
+    const Json& base = bases.at(file.stem);
+    file.unused = base.value("unused", file.unused);
+    if (!base.contains("unread")) continue;
     auto& unread = file.unread.emplace();
-    for (const Json& one : bases.at(file.stem).at("unread"))
+    for (const Json& one : base.at("unread"))
       unread.push_back({one.at("tensor").get<std::string>(), one.at("role").get<std::string>()});
   }
 }

@@ -1,8 +1,7 @@
-// Which tensors of a base no fault is drawn from, because the script does not load them.
+// What the scripts of a campaign do with the tensors of a base.
 #pragma once
 
 #include <filesystem>
-#include <vector>
 
 #include "campaign/launch/launch.h"
 #include "design/campaign_spec.h"
@@ -10,21 +9,19 @@
 
 namespace bitrift::campaign {
 
-/// Whether a campaign looks for them: a script loads the altered files, and reader checks are on.
-[[nodiscard]] bool looks_for_unread(const design::CampaignSpec& spec);
+/// Whether a campaign asks: its runner is a script, and reader checks are on.
+[[nodiscard]] bool asks_about_bases(const design::CampaignSpec& spec);
 
-/// Lets the script of every arm that resumes from this file load it with altered tensors, and returns the
-/// tensors that changed nothing in some arm, sorted. If an arm reads no tensor of a role, this role is left
-/// to its reader canary. file: index into spec.files; base: where it is. Throws Error(bad_input) with the
-/// script's exception.
-[[nodiscard]] std::vector<record::UnreadTensor> find_unread(const design::CampaignSpec& spec,
-                                                            std::size_t file,
-                                                            const std::filesystem::path& base,
-                                                            const Launch& launch,
-                                                            const std::filesystem::path& log);
+/// Lets the script of every arm that resumes from this file load it with altered tensors. {"unread":
+/// [{"tensor", "role"}], "unused": [...]}: the tensors that changed nothing in some arm, sorted, and the
+/// weights at both ends of model_weights() on which the evaluation of some arm does not depend. If an arm
+/// reads no tensor of a role, this role is left to its reader canary. "unread" is absent if faults alter no
+/// file. file: index into spec.files; base: where it is. Throws Error(bad_input) with the script's exception.
+[[nodiscard]] record::Json ask_about_base(const design::CampaignSpec& spec, std::size_t file,
+                                          const std::filesystem::path& base, const Launch& launch,
+                                          const std::filesystem::path& log);
 
-[[nodiscard]] record::Json to_json(const std::vector<record::UnreadTensor>& unread);
 /// Fills in spec.files from what campaign.json holds of its bases, by stem.
-void take_unread(design::CampaignSpec& spec, const record::Json& bases);
+void take_answers(design::CampaignSpec& spec, const record::Json& bases);
 
 }  // namespace bitrift::campaign

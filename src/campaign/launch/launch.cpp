@@ -255,8 +255,11 @@ Command audit_command(const Launch& launch, const design::Arm& arm, const std::f
 }
 
 Command unread_command(const Launch& launch, const design::Arm& arm, const std::filesystem::path& copy,
-                       const std::filesystem::path& out, const std::filesystem::path& log) {
-  return runner_command(launch, arm, {"--checkpoint", copy.string(), "--unread", out.string()}, log);
+                       const std::filesystem::path& weights, const std::filesystem::path& out,
+                       const std::filesystem::path& log) {
+  return runner_command(
+      launch, arm, {"--checkpoint", copy.string(), "--unread", out.string(), "--weights", weights.string()},
+      log);
 }
 
 Command fact_command(const Launch& launch, const design::Arm& arm, const std::string& key,

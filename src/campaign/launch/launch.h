@@ -74,10 +74,12 @@ struct Processes {
                                     const std::filesystem::path& out, const std::filesystem::path& log);
 
 /// `python -m bitrift.runner` of a script, which writes to `out` which tensors of the launch's base it does
-/// not load: {"unread": [...]}, or {"failed": "..."}. copy: a file that it writes and loads.
+/// not load, and the weights at both ends of a list on which its evaluation does not depend: {"tensors":
+/// {"unread": [...], "unused": [...]}}, or {"failed": "..."}. copy: a file that it writes and loads. weights:
+/// a file with the list.
 [[nodiscard]] Command unread_command(const Launch& launch, const design::Arm& arm,
-                                     const std::filesystem::path& copy, const std::filesystem::path& out,
-                                     const std::filesystem::path& log);
+                                     const std::filesystem::path& copy, const std::filesystem::path& weights,
+                                     const std::filesystem::path& out, const std::filesystem::path& log);
 
 /// The same, which trains one epoch from the launch's base and writes {KEY: the fact} to `out`; see
 /// design::FactNeeded::key.

@@ -8,10 +8,10 @@
 #include <fmt/ranges.h>
 
 #include "analyze/allocate.h"
+#include "campaign/plan/weights.h"
 #include "core/error.h"
 #include "core/permutation.h"
 #include "core/philox.h"
-#include "core/text/natural_order.h"
 #include "design/extension.h"
 #include "inject/draw/fault_plan.h"
 #include "record/stratum_name.h"
@@ -22,25 +22,6 @@ namespace {
 using design::BaseCanary;
 using record::TrialId;
 using record::TrialKind;
-
-bool is_weight(const ckpt::TensorInfo& tensor) {
-  return tensor.role == "weight" && tensor.alias_of.empty() && !tensor.left_out;
-}
-
-// The dict or group that holds the model: "model" where that has weights, otherwise the outermost one with
-// the most bytes of weights, the first of several by name. "": the weights are in none.
-std::string model_folder(const ckpt::Reader& base) {
-  std::map<std::string, std::uint64_t> bytes;
-  for (const ckpt::TensorInfo& tensor : base.tensors()) {
-    const std::size_t cut = tensor.path.find('/');
-    if (is_weight(tensor))
-      bytes[cut == std::string::npos ? "" : tensor.path.substr(0, cut)] += tensor.stored_bytes;
-  }
-  if (bytes.contains("model")) return "model";
-  const auto most = std::max_element(bytes.begin(), bytes.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == bytes.end() ? "" : most->first;
-}
 
 // A change of so few weights is so small that a training must not suffer from it.
 record::FaultModel jitter_model(const ckpt::Reader& base) {
@@ -327,12 +308,11 @@ void Plan::check_jitter() const {
 
 void Plan::find_weights() {
   const ckpt::Reader& base = bases_.front();
-  const std::string folder = model_folder(base);
-  for (const ckpt::TensorInfo& tensor : base.tensors()) {
-    if (is_weight(tensor) && (folder.empty() || tensor.path.starts_with(folder + '/')))
-      weights_.push_back(tensor.path);
+  weights_ = model_weights(base);
+  for (const record::BaseFile& file : spec_.files) {
+    std::erase_if(weights_,
+                  [&](const std::string& name) { return std::ranges::count(file.unused, name) > 0; });
   }
-  std::sort(weights_.begin(), weights_.end(), natural_less);
   if (weights_.empty()) {
     fail(
         ErrorCode::bad_input,

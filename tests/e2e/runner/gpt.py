@@ -5,6 +5,7 @@ two       the same, but the base has it twice, as versions of bitrift.torch befo
 aux       a second head that the script never loads
 lenient   the base of `aux`, loaded with strict=False into a model without that head
 cropped   only the first rows of the table of positions are loaded
+idle      two layers, first and last by name, that are loaded and never used
 """
 
 import sys
@@ -30,6 +31,8 @@ class Gpt(nn.Module):
         self.ln_f = nn.LayerNorm(WIDTH)
         if KIND == "aux":
             self.aux = nn.Linear(WIDTH, 2)
+        if KIND == "idle":
+            self.a_pooler, self.zz_pooler = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
         # After wte in path order, so that draws are equal whichever name of the weight they have.
         self.z_head = nn.Linear(WIDTH, TOKENS, bias=False)
         self.z_head.weight = self.wte.weight

@@ -122,6 +122,24 @@ def test_head_that_is_not_loaded_is_left_out_by_name_and_refused_if_it_is_asked_
     assert "model/aux.weight is asked for, but the script does not load it" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize("strata", [{"roles": ["weight"], "fields": ["sign"]}, {"compute": {"fields": ["sign"]}}])
+def test_canaries_alter_no_layer_that_is_not_used(tmp_path: Path, strata: dict[str, Any]) -> None:
+    """Such as the pooling layer of a BERT under another head. Faults in it count: it is part of the checkpoint."""
+    study = Gpt(tmp_path, "idle")
+    done = study.start(strata=strata).finish()
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "out" / "campaign.json").read_text())["bases"]["base"]
+    assert stored["unused"] == ["model/a_pooler.weight", "model/zz_pooler.weight"]
+    assert ("unread" in stored) == ("roles" in strata)
+    rows = {row["id"]["stratum"]: row for row in read_rows(tmp_path / "out").values() if row["kind"] == "canary"}
+    assert rows["canary:nan"]["result"]["changed_tensors"] == ["model/attn.weight"]
+    assert rows["canary:negate"]["result"]["changed_tensors"] == ["model/wte.weight"]
+    if "roles" in strata:
+        layers = ("model/wte.weight", "model/wpe.weight", "model/attn.weight", "model/mlp.weight")
+        poolers = ("model/a_pooler.weight", "model/zz_pooler.weight")
+        assert {row["stratum_bits"] for row in study.trials()} == {elements_of(study.base, *layers, *poolers)}
+
+
 # Shards of the other trainers: test_campaign_shards.py and test_campaign_shards_trained.py.
 @pytest.mark.thorough
 def test_shards_agree_on_what_a_lenient_load_leaves_out(tmp_path: Path) -> None:
