@@ -35,6 +35,7 @@ std::string role_of_parameter(std::string_view path, const Has& has) {
 
 std::string role_of_optimizer_slot(std::string_view slot) {
   if (slot == "momentum_buffer") return "momentum";
+  if (slot == "square_avg") return "exp_avg_sq";  // RMSprop's mean of squares
   if (slot == "exp_avg" || slot == "exp_avg_sq" || slot == "step") return std::string(slot);
   return "unknown";
 }
@@ -168,7 +169,6 @@ Place place_of_slot(std::string_view rest) {
     parts.erase(parts.begin());
   if (parts.size() < 2) return {};
   if (without_number(parts.front()) == "state") {
-    if (parts.back() == "square_avg") return {"exp_avg_sq", ""};
     return {role_of_optimizer_slot(parts.back()), ""};
   }
   const bool group = parts.front() == "param_groups" || without_number(parts.front()) == "group";
