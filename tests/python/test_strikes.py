@@ -279,6 +279,27 @@ def test_each_of_several_faults_of_one_tensor_strikes_once(site: str) -> None:
     assert [one["times"] for one in strikes.altered()] == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_fault_strikes_in_its_step_of_several_optimizers(together: bool) -> None:
+    """Those that step without a forward pass between them take one step, all others one each."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    optimizers = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in model]
+    step = 2 if together else 4  # of the second optimizer's second time
+    faults = [fault_of(f"{site}@{step}:0.0.1.30") for site in ("update:1.weight", "parameter:0.weight", "activation:1")]
+    struck: list[int] = []
+    with Strikes(faults, {"model": model, "optimizers": optimizers}) as strikes, strikes.epoch():
+        for _ in range(3):
+            for optimizer in optimizers:
+                if optimizer is optimizers[0] or not together:
+                    model(torch.linspace(-1, 1, 12).view(3, 4)).square().sum().backward()
+                optimizer.step()
+                struck.append(len(strikes.altered()))
+        assert strikes.taken == (3 if together else 6)
+    assert struck == ([0, 0, 2, 3, 3, 3] if together else [0, 0, 0, 3, 3, 3])
+    assert [one["times"] for one in strikes.altered()] == [1, 1, 1]
+
+
 def test_names_say_which_of_several_models() -> None:
     one, two = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(2))
     fault = [fault_of("update:0.bias@1:0.0.0.1")]

@@ -108,8 +108,10 @@ def test_codes_are_different_sets_of_one_size(count: int) -> None:
     assert max(number for code in codes for number in code) < {1: 2, 2: 2, 3: 3, 100: 9, 450: 11}[count]
 
 
-def unused(base: Path, used: range) -> list[str]:
-    """The weights at both ends on which an evaluation of these layers does not depend."""
+def unused(base: Path, used: range, strict: bool = False) -> list[str]:
+    """The weights at both ends on which an evaluation of these layers does not depend. strict: whether it raises what
+    altered weights lead to.
+    """
     layers = model()
     state = {"model": layers}
 
@@ -117,15 +119,20 @@ def unused(base: Path, used: range) -> list[str]:
         return bitrift.torch.load_into(path, layers)
 
     def evaluate() -> tuple[float, float]:
-        return sum(layers[i](torch.ones(2)).item() for i in used), 0.0
+        total = sum(layers[i](torch.ones(2)).item() for i in used)
+        if strict and total != expected:
+            raise ValueError("scale must be positive")
+        return total, 0.0
 
+    expected = sum(layers[i](torch.ones(2)).item() for i in used)
     trainer = Trainer(Script(load, lambda: None, evaluate, lambda: state))
     return unused_ends(Loads(trainer, base, base.with_name("copy.h5")), [f"model/{name}" for name in WEIGHTS])
 
 
 def test_weights_at_the_ends_that_no_evaluation_uses_are_found(base: Path) -> None:
     assert unused(base, range(LAYERS)) == []
-    assert unused(base, range(2, 27)) == sorted(f"model/{i}.weight" for i in (0, 1, 27, 28, 29))
+    for strict in (False, True):
+        assert unused(base, range(2, 27), strict) == sorted(f"model/{i}.weight" for i in (0, 1, 27, 28, 29))
     assert unused(base, range(16, 17)) == sorted(f"model/{i}.weight" for i in (*range(16), *range(17, 30)))
 
 

@@ -44,10 +44,14 @@ class Loads:
         return {name for one in ranks.gather(mine) for name in one}
 
     def evaluation(self, tensors: Sequence[str]) -> Any:
-        """How a run that takes no step ends with these tensors altered."""
+        """How a run that takes no step ends with these tensors altered, on all ranks."""
         self._write_together(tensors)
-        result = self._trainer.run(Request(str(self._copy), epochs=0))
-        return result["status"], result["detail"], repr(result["replicas"])
+        try:
+            result = self._trainer.run(Request(str(self._copy), epochs=0))
+            ending = [result["status"], result["detail"], repr(result["replicas"])]
+        except Exception as error:  # such as that of a distribution whose variance is negative now
+            ending = [repr(error)]
+        return ranks.gather(ending)
 
     def _load(self, tensors: Sequence[str]) -> dict[str, bytes] | None:
         self._write_together(tensors)

@@ -35,7 +35,7 @@ class Watch:
         """The number of the step that is being taken."""
         self._handles: list[Any] = []
         self._in_epoch = False
-        self._several = sum(1 for _ in _optimizers(state)) > 1
+        self._several = len({id(one) for one in _optimizers(state)}) > 1
         self._stepped: set[int] = set()  # the optimizers that took their part of the step
 
     def __enter__(self) -> Watch:

@@ -178,9 +178,8 @@ std::uint64_t ComputePatterns::unit() const noexcept {
 std::string ComputePatterns::one_fault(const std::optional<std::uint64_t>& size) const {
   if (weighted()) {
     return fmt::format(
-        "an error in a number while it is computed, chosen uniformly from all numbers, with a pattern drawn "
-        "by "
-        "its weight ({}),",
+        "an error in a number while it is computed, chosen uniformly from all numbers, with a pattern "
+        "drawn by its weight ({}),",
         fmt::join(shares_of(list), ", "));
   }
   const ComputePattern& shape = list.front();
@@ -211,13 +210,12 @@ ComputePatterns patterns_of(FaultLibrary library) {
   ComputePatterns patterns;
   switch (library) {
     case FaultLibrary::gpu_gates:
-      // Shares of 10,000 corrupted values: nullified 50.68 %, otherwise flipped 48.31 %, NaN or infinite
-      // 1.01 %, and fewer than 40 % of the flips in one bit. Not published, and so assumed here: 40 %, four
-      // bits in the other flips, and as many infinities as NaNs.
+      // Of corrupted values, 50.68 % are nullified, 48.31 % have other bits flipped, and 1.01 % are NaN or
+      // infinite; fewer than 40 % of the flips are in one bit. Assumed: 40 %, four bits in the other flips,
+      // and as many infinities as NaNs. The weights add up to 20,000.
       patterns.source =
-          "gate-level simulations of a GPU (arXiv 2605.04213), with assumptions: 40 % of flips in one bit, "
-          "the "
-          "others in four, and as many infinities as NaNs";
+          "gate-level simulations of a GPU (arXiv 2605.04213), with assumptions: 40 % of flips in one "
+          "bit, the others in four, and as many infinities as NaNs";
       patterns.list = {{.name = "zero", .weight = 10136, .effect = ComputeEffect::zero},
                        {.name = "one-bit", .weight = 3865},
                        {.name = "four-bits", .weight = 5797, .bits = 4},
