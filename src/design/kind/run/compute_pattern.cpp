@@ -210,7 +210,7 @@ ComputePatterns patterns_of(FaultLibrary library) {
   ComputePatterns patterns;
   switch (library) {
     case FaultLibrary::gpu_gates:
-      // Of corrupted values, 50.68 % are nullified, 48.31 % have other bits flipped, and 1.01 % are NaN or
+      // 50.68 % of the corrupted values are nullified, 48.31 % have other bits flipped, and 1.01 % are NaN or
       // infinite; fewer than 40 % of the flips are in one bit. Assumed: 40 %, four bits in the other flips,
       // and as many infinities as NaNs. The weights add up to 20,000.
       patterns.source =
