@@ -45,7 +45,7 @@ TEST(FaultSentences, ExistForEveryShippedCampaign) {
     EXPECT_EQ(said.faults.size(), models > 0 ? models + (models == 1 ? 1 : 0) : 1U);
     for (const auto& [name, fault] : said.faults) {
       EXPECT_THAT(fault, AnyOf(StartsWith("a flip of one bit"), StartsWith("a fault of the model "),
-                               StartsWith("the failure of a ")));
+                               StartsWith("the failure of a "), StartsWith("an error in a number ")));
       EXPECT_THAT(fault, Not(HasSubstr("none")));
     }
     EXPECT_THAT(said.rates, StartsWith("Each rate is that of a "));
