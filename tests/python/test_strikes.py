@@ -392,7 +392,7 @@ def test_what_a_script_does_not_compute_is_refused(text: str, says: str) -> None
 
 
 def test_a_fault_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(BadInput, match="given twice, which would flip the bit back"):
+    with pytest.raises(BadInput, match="given twice; leave one out"):
         faults_of(["update:0.bias@1:0.0.0.1"] * 2)
 
 

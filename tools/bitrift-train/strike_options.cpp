@@ -32,7 +32,7 @@ std::vector<ComputeFault> chosen_strikes(const std::vector<std::string>& strikes
       fail(error.code(), "--strike {}", error.what());
     }
     if (std::ranges::find(faults, fault) != faults.end())
-      fail(ErrorCode::bad_input, "--strike {}: given twice, which would flip the bit back", text);
+      fail(ErrorCode::bad_input, "--strike {}: given twice; leave one out", text);
     if (fault.site == record::ComputeSite::update && parallel.shard_optimizer) {
       fail(
           ErrorCode::bad_input,

@@ -170,7 +170,7 @@ def faults_of(texts: Sequence[str]) -> tuple[Any, ...]:
     from bitrift.runner.strikes import Fault
 
     if twice := next((text for number, text in enumerate(texts) if text in texts[:number]), None):
-        raise BadInput(f"{twice}: given twice, which would flip the bit back")
+        raise BadInput(f"{twice}: given twice; leave one out")
     return tuple(Fault.of(json.loads(compute_fault(text))) for text in texts)
 
 

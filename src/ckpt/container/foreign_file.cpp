@@ -90,7 +90,7 @@ std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
     for (const std::string_view end :
-         {".h5", ".hdf5", ".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz"}) {
+         {".h5", ".hdf5", ".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz", ".keras"}) {
       if (name.ends_with(end)) names.push_back(name);
     }
   }
