@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 
@@ -41,6 +41,16 @@ std::string landing_of(const Canary& canary, const TrialRecord& row) {
   return row.landed ? "yes, but must not" : "no, but must";
 }
 
+// " after model/fc.weight was altered", because a program may not use that tensor. "" where a canary alters
+// many tensors, or none.
+std::string after_what(const TrialRecord& row) {
+  constexpr std::size_t most = 2;
+  if (!row.result || row.result->changed_tensors.empty() || row.result->changed_tensors.size() > most)
+    return "";
+  const auto& names = row.result->changed_tensors;
+  return fmt::format(" after {} {} altered", fmt::join(names, " and "), names.size() == 1 ? "was" : "were");
+}
+
 void judge(CanaryCheck& check, const Canary& canary, const TrialRecord& row, const ArmControls& controls,
            const Judging& judging) {
   try {
@@ -50,6 +60,7 @@ void judge(CanaryCheck& check, const Canary& canary, const TrialRecord& row, con
     const bool undone = canary.required == design::Required::altered && !row.faults.of_bits() && row.result &&
                         row.result->guard_action_count > 0;
     if (!undone) check.problem = problem_of(canary, outcome);
+    if (!check.problem.empty()) check.problem += after_what(row);
   } catch (const Error& error) {
     check.problem = error.what();
   }

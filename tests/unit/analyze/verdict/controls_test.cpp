@@ -314,6 +314,19 @@ TEST(Canaries, CatchAHarnessThatChangesNothing) {
                           HasSubstr("canary:negate: must be SDC, is masked (bitwise)")));
 }
 
+// Such as those that the program loads and never uses.
+TEST(Canaries, NameTheFewTensorsThatTheyAltered) {
+  const auto problem_with = [](const std::vector<std::string>& names) {
+    return problems_after([&](Rows& rows) {
+      find(rows, "serial", "canary:nan").result = find(rows, "serial", "control").result;
+      find(rows, "serial", "canary:nan").result->changed_tensors = names;
+    });
+  };
+  EXPECT_THAT(problem_with({"a"}), ElementsAre(HasSubstr("is masked (bitwise) after a was altered")));
+  EXPECT_THAT(problem_with({"a", "b"}), ElementsAre(HasSubstr("(bitwise) after a and b were altered")));
+  EXPECT_THAT(problem_with({"a", "b", "c"}), ElementsAre(::testing::EndsWith("(bitwise)")));
+}
+
 TEST(Canaries, ANegationThatStaysWithinItsLimitsIsAProblem) {
   EXPECT_THAT(problems_after([](Rows& rows) {
                 find(rows, "serial", "canary:negate").result->replicas[0][0] = evaluation(0, 0, 0, 0.3, 0.9);
