@@ -1,28 +1,13 @@
 #include "checkpoint_options.h"
 
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "core/error.h"
 #include "options/one_of.h"
+#include "options/positive_number.h"
 #include "options/whole_number.h"
 
 namespace bitrift::cli {
-namespace {
-
-CLI::Validator seconds_above_zero() {
-  return {[](const std::string& text) {
-            double value = 0;
-            const char* const end = text.data() + text.size();
-            const auto [rest, error] = std::from_chars(text.data(), end, value);
-            const bool good = error == std::errc{} && rest == end && std::isfinite(value) && value > 0;
-            return good ? "" : fmt::format("expected seconds above 0, found '{}'", text);
-          },
-          "", ""};
-}
-
-}  // namespace
 
 void refuse_without_output(const CheckpointArguments& arguments) {
   const std::pair<bool, const char*> given[] = {
@@ -64,7 +49,7 @@ void add_checkpoint_options(CLI::App* command, CheckpointArguments& arguments) {
   command
       ->add_option("--mtbf", arguments.mean_time_between_failures,
                    "With --checkpoint-every auto: mean time between two failures of the run, in seconds")
-      ->check(seconds_above_zero())
+      ->check(positive_number("seconds"))
       ->type_name("SECONDS");
 }
 

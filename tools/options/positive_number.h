@@ -5,7 +5,7 @@
 
 namespace bitrift::cli {
 
-/// Refuses everything but finite numbers above 0, in one line that says what was expected.
-[[nodiscard]] CLI::Validator positive_number();
+/// Refuses everything but finite numbers above 0, in one line that says what was expected: `what` above 0.
+[[nodiscard]] CLI::Validator positive_number(const char* what = "a number");
 
 }  // namespace bitrift::cli
