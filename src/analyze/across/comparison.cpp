@@ -163,9 +163,10 @@ std::string block(const Comparison& comparison, const ComparedArms& pair) {
                      100 * rates.difference(), 100 * pair.interval.low, 100 * pair.interval.high,
                      p_text(pair.p), p_text(pair.adjusted_p));
   if (const auto exact = pair.difference.exact_p()) {
-    out += fmt::format(
-        "  for one look p {} ({})\n", p_text(*exact),
-        rates.kind() == ComparisonKind::paired ? "exact McNemar" : "Fisher, over strata and sizes of faults");
+    const char* const test = rates.kind() == ComparisonKind::paired ? "exact McNemar"
+                             : comparison.arm.empty() ? "Fisher, over strata and sizes of faults"
+                                                      : "Fisher";
+    out += fmt::format("  for one look p {} ({})\n", p_text(*exact), test);
   }
   if (rates.share_seen() < 1) {
     out += fmt::format("  not in both  strata with {:.1f} % of the bits; the interval covers them\n",
@@ -240,7 +241,9 @@ Sample by_stratum(const Sample& sample, const std::string& arm, const std::vecto
   for (const std::string& name : strata) {
     const SampledCell* const cell = sample.cell(arm, name);
     if (cell == nullptr) fail(ErrorCode::conflict, "stratum '{}' has no trial in arm '{}' yet", name, arm);
-    found.cells[{name, whole}] = *cell;
+    SampledCell& copy = found.cells[{name, whole}] = *cell;
+    // Strata may hold faults of other sizes, which is a part of what is compared.
+    std::ranges::fill(copy.sizes, no_size);
     found.references[name] = sample.references.at(arm);
   }
   PickedRound round = sample.order.rounds.front();

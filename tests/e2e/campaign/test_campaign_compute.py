@@ -14,6 +14,7 @@ from typing import Any
 import bitrift
 import pytest
 from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows
+from scipy.stats import fisher_exact
 
 STEPS = {"first": 2, "last": 6}
 SITES = ("activation", "gradient", "weight_gradient", "update")
@@ -343,6 +344,9 @@ def test_strata_are_compared_draw_by_draw(paired: Path) -> None:
     assert (one["first_only"], one["second_only"]) == (counts[True, False], counts[False, True])
     crashed = classes["activation"].count("crash")
     assert (other["second_hits"], other["second_trials"]) == (crashed, 30)
+    struck = classes["parameter"].count("crash")
+    fisher = fisher_exact([[struck, 30 - struck], [crashed, 30 - crashed]]).pvalue
+    assert other["exact_p"] == pytest.approx(fisher)
     assert one["interval"][0] <= one["difference"] <= one["interval"][1]
     table = bitrift.Campaign(paired).compare(strata=names.split(","), outcomes="crash")
     assert list(table["answer"]) == [pair["answer"] for pair in (one, other)]
