@@ -159,6 +159,9 @@ def plan(
     mask_at: str | None = None,
     factor: float | None = None,
     value: float | str | None = None,
+    ecc: str | None = None,
+    upset_mode: str | None = None,
+    upset_rates: str | None = None,
     formats: Mapping[str, str] | None = None,
     scope: Mapping[str, Any] | None = None,
     plane: str = "value",
@@ -167,9 +170,10 @@ def plan(
     where = {"tensor": tensor, "element": element, "tensors": tensors, "exclude": exclude, "roles": roles}
     fields = {"layers": layers, "bits": bits}
     kind = {"what": what, "length": length, "mask": mask, "mask_at": mask_at, "factor": factor, "value": value}
+    upset = {"ecc": ecc, "upset_mode": upset_mode, "upset_rates": upset_rates}
     amount = {"measure": measure, "count": count, "fraction": fraction, "ber": ber, "seed": seed}
     limits = {"allow_nan": allow_nan, "keep_sign": keep_sign, "formats": formats, "scope": scope, "plane": plane}
-    model = _model(path, where | fields | kind | amount | limits)
+    model = _model(path, where | fields | kind | upset | amount | limits)
     return manifest_of(_core.plan(path, model, sys.argv))
 
 
@@ -198,6 +202,9 @@ def inject(
     mask_at: str | None = None,
     factor: float | None = None,
     value: float | str | None = None,
+    ecc: str | None = None,
+    upset_mode: str | None = None,
+    upset_rates: str | None = None,
     formats: Mapping[str, str] | None = None,
     scope: Mapping[str, Any] | None = None,
     plane: str = "value",
@@ -212,7 +219,9 @@ def inject(
     unless an amount is given.
     bits: any, sign, exponent, mantissa, exponent_msb, a number, numbers such as [22, 30], or a text such as "23-30";
     bit 0 is the least significant. what: flip, burst (with `length`), xor (with `mask`, and `mask_at` aligned or
-    random), stuck-at-0, stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`) or random.
+    random), stuck-at-0, stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`), random, or upset:
+    upsets of memory that escape its code `ecc` (none, secded or chipkill), of one `upset_mode` (bit, word, column, row,
+    bank or chip) or of all, by their transient or permanent `upset_rates`.
     formats: glob over tensor paths -> number format of the same width that their bytes are read as.
     scope: {"replicas": 2} or {"replicas": [1, 3]}: only tensors of single replicas. plane: value, storage or metadata
     (docs/faults.md).
@@ -229,9 +238,10 @@ def inject(
     where = {"tensor": tensor, "element": element, "tensors": tensors, "exclude": exclude, "roles": roles}
     fields = {"layers": layers, "bits": bits}
     kind = {"what": what, "length": length, "mask": mask, "mask_at": mask_at, "factor": factor, "value": value}
+    upset = {"ecc": ecc, "upset_mode": upset_mode, "upset_rates": upset_rates}
     amount = {"measure": measure, "count": count, "fraction": fraction, "ber": ber, "seed": seed}
     limits = {"allow_nan": allow_nan, "keep_sign": keep_sign, "formats": formats, "scope": scope, "plane": plane}
-    model = _model(path, where | fields | kind | amount | limits)
+    model = _model(path, where | fields | kind | upset | amount | limits)
     return manifest_of(_core.inject(path, output, model, sys.argv))
 
 

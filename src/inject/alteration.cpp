@@ -1,5 +1,6 @@
 #include "inject/alteration.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -21,13 +22,32 @@ std::uint64_t low_bits(unsigned count) { return ~std::uint64_t{0} >> (64 - count
 // A given parameter belongs to one kind, and that kind needs it.
 void check_parameter(const record::FaultModel& model, const char* key, record::FaultKind kind, bool given,
                      bool needed) {
-  const std::string option = key == std::string_view("mask_at") ? "--mask-at" : fmt::format("--{}", key);
+  std::string option = fmt::format("--{}", key);
+  std::ranges::replace(option, '_', '-');
   if (given && model.what != kind) {
     fail_at(ErrorCode::bad_input, key, "{} is valid with --what {}, not with --what {}", option,
             name_of(kind), name_of(model.what));
   }
   if (needed && !given && model.what == kind) {
     fail_at(ErrorCode::bad_input, key, "--what {} needs {}", name_of(kind), option);
+  }
+}
+
+// Memory knows words of 8 bytes, and nothing of the numbers in them.
+void check_upset(const record::FaultModel& model) {
+  const auto refuse = [](const char* key, const char* option, const char* what) {
+    fail_at(ErrorCode::bad_input, key, "--what upset strikes words of memory, whatever {}; leave out {}",
+            what, option);
+  };
+  if (model.bits != "any") refuse("bits", "--bits", "their bits mean");
+  if (model.element) refuse("element", "--element", "element is in them");
+  if (model.keep_sign) refuse("keep_sign", "--keep-sign", "their bits mean");
+  if (!model.allow_nan) refuse("allow_nan", "--no-nan", "number results");
+  if (model.measure != record::Measure::bit) refuse("measure", "--measure", "the tensors are");
+  if (model.fraction) refuse("fraction", "--fraction", "the elements are");
+  if (model.plane != record::Plane::value) {
+    fail_at(ErrorCode::bad_input, "plane", "--what upset strikes values in memory; leave out --plane {}",
+            name_of(model.plane));
   }
 }
 
@@ -55,6 +75,7 @@ Alteration::Alteration(const record::FaultModel& model)
             "--bits chooses single bits, but --what {} sets whole elements; leave out --bits",
             name_of(model.what));
   }
+  if (kind_ == Kind::upset) check_upset(model);
   if (!allow_nan_ && (kind_ == Kind::nan || kind_ == Kind::infinity)) {
     fail_at(ErrorCode::bad_input, "allow_nan", "--no-nan contradicts --what {}; leave out one of them",
             name_of(model.what));
@@ -67,6 +88,9 @@ void Alteration::read_parameters(const record::FaultModel& model) {
   check_parameter(model, "mask_at", Kind::mask, model.mask_at.has_value(), false);
   check_parameter(model, "factor", Kind::scale, model.factor.has_value(), true);
   check_parameter(model, "value", Kind::set, !model.value.empty(), true);
+  check_parameter(model, "ecc", Kind::upset, model.ecc.has_value(), true);
+  check_parameter(model, "upset_mode", Kind::upset, model.upset_mode.has_value(), false);
+  check_parameter(model, "upset_rates", Kind::upset, model.upset_rates.has_value(), false);
   if (model.length) length_ = *model.length;
   if (length_ < 1 || length_ > 64) {
     fail_at(ErrorCode::bad_input, "length", "--length {} is not a number of bits from 1 to 64", length_);
@@ -155,6 +179,7 @@ std::uint64_t Alteration::altered(const NumberFormat& format, std::uint64_t old,
   const std::uint64_t mask = touched(format, place);
   switch (kind_) {
     case Kind::flip:
+    case Kind::upset:
     case Kind::burst:
     case Kind::mask:
       return old ^ mask;

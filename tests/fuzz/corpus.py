@@ -316,6 +316,7 @@ def models() -> Iterator[dict[str, object]]:
     yield full | {"count": 1, "what": "xor", "mask": "0x5", "mask_at": "random", "keep_sign": True}
     yield full | {"count": 1, "what": "set", "value": "-1.5e3", "allow_nan": False}
     yield full | {"count": 1, "what": "scale", "factor": -2.5, "as": {"**": "bfloat16"}}
+    yield full | {"count": 2, "what": "upset", "ecc": "secded", "upset_mode": "word", "upset_rates": "permanent"}
     yield full | {"count": 1, "what": "random", "bits": "exponent", "measure": "tensor", "scope": {"replicas": [0, 3]}}
 
 

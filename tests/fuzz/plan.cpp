@@ -53,6 +53,17 @@ record::FaultModel model_from(FuzzedDataProvider& input) {
   if (how_many == 9) model.ber = rate;
   if (how_many < 8) model.count = 1 + how_many * how_many;
   if (model.what == record::FaultKind::burst) model.length = input.ConsumeIntegralInRange<unsigned>(1, 64);
+  if (model.what == record::FaultKind::upset) {
+    model.ecc = pick_named<record::Ecc>(input);
+    if (input.ConsumeBool()) model.upset_mode = pick_named<record::UpsetMode>(input);
+    if (input.ConsumeBool()) {  // what most models say, upsets refuse
+      model.plane = record::Plane::value;
+      model.measure = record::Measure::bit;
+      model.bits = "any";
+      model.allow_nan = true;
+      model.keep_sign = false;
+    }
+  }
   if (model.what == record::FaultKind::mask)
     model.mask = pick(input, {"1", "101", "0xff", "0x8000000000000001"});
   if (model.what == record::FaultKind::mask && input.ConsumeBool()) model.mask_at = record::MaskPlace::random;

@@ -42,7 +42,7 @@ ORDER: dict[str, list[str]] = {
     "h5map": ["structure", "message", "chunk", "filter", "."],
     "ckpt": ["format", "container", "set", "dialect", "."],
     "sink": [".", "format"],
-    "inject": [".", "draw", "write", "manifest"],
+    "inject": [".", "upset", "draw", "write", "manifest"],
     "integrity": ["seal", "."],
     "design": ["kind", "."],
     "nn": ["layer", "vision", "text", "."],

@@ -137,6 +137,12 @@ Sentences ModelStrata::sentences(const std::optional<std::uint64_t>&) const {
   for (const StratumModel& one : models) {
     said.faults[one.name] = "a fault of the model " + one.name;
     said.limits.push_back(fmt::format("Model {}: {}.", one.name, model_text(one.model)));
+    if (one.model.what != record::FaultKind::upset) continue;
+    said.limits.push_back(
+        fmt::format("The upsets of {} are simulated, with the {} failure rates of Sridharan and Liberty (SC "
+                    "2012) for DRAM "
+                    "chips. Upsets that the code corrects or reports are not among its draws.",
+                    one.name, name_of(one.model.upset_rates.value_or(record::UpsetRates::transient))));
   }
   if (models.size() == 1) said.faults[""] = said.faults.begin()->second;
   said.no_map = "A draw of a fault model is a set of faults, so there are no rates by layer and bit.";

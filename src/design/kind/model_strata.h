@@ -38,6 +38,7 @@ struct ModelStrata final : Kind {
   [[nodiscard]] Sentences sentences(const std::optional<std::uint64_t>& size) const override;
   [[nodiscard]] std::string no_rates_by(const std::string& word) const override;
   [[nodiscard]] const char* usual_dimension() const override { return "stratum"; }
+  [[nodiscard]] const char* averaged_over() const override { return "draws"; }
 };
 
 /// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line

@@ -9,6 +9,7 @@
 #include "core/philox.h"
 #include "inject/draw/old_values.h"
 #include "inject/draw/place_index.h"
+#include "inject/draw/upset_image.h"
 
 namespace bitrift::inject {
 namespace {
@@ -26,7 +27,9 @@ class Draw {
       : model_(model), population_(population), kind_(model), values_(reader, population) {}
 
   Drawn run() {
-    if (model_.ber) {
+    if (model_.what == record::FaultKind::upset) {
+      by_upset(*model_.count);
+    } else if (model_.ber) {
       by_error_rate();
     } else if (model_.measure == record::Measure::tensor) {
       by_tensor(wanted(kind_.whole() ? population_.elements() : population_.bits()));
@@ -154,10 +157,55 @@ class Draw {
     if (placed_ < count) by_bit(count);
   }
 
+  /// Each upset escapes the code on its own. Bits that two of them strike are right again.
+  void by_upset(std::uint64_t count) {
+    const Upsets upsets = upsets_of(population_, model_);
+    check_amount(static_cast<double>(count) * static_cast<double>(upsets.most_words()));
+    std::vector<std::uint64_t> masks;
+    const auto place_all = [&] {
+      values_.read(batch_);
+      reserve(batch_.size());
+      for (std::size_t i = 0; i < batch_.size(); ++i) {
+        const Location& where = batch_[i].where;
+        const std::uint64_t element = population_.flat_element(where);
+        if (record::ElementChange* const found = index_.find(element, changes_); found != nullptr) {
+          found->new_pattern ^= masks[i];
+          found->bits |= masks[i];
+        } else {
+          add(where, element, masks[i], values_.old(i), values_.old(i) ^ masks[i]);
+        }
+      }
+      batch_.clear();
+      masks.clear();
+    };
+    for (std::uint64_t i = 0; i < count; ++i) {
+      for (const Upsets::WrongWord& wrong : upsets.draw(key("inject.upset"), i)) {
+        const Target& target = population_.targets()[wrong.block];
+        for (const auto& [element, mask] : wrong_values(target.format, wrong.word, wrong.bits)) {
+          batch_.push_back({{&target, element, 0}, i});
+          masks.push_back(mask);
+        }
+      }
+      if (batch_.size() >= batch_samples) place_all();
+    }
+    place_all();
+  }
+
+  void reserve(std::size_t more) {
+    changes_.reserve(changes_.size() + more);
+    index_.reserve(changes_.size() + more);
+  }
+
+  void add(const Location& where, std::uint64_t element, std::uint64_t mask, std::uint64_t before,
+           std::uint64_t after) {
+    const auto site = static_cast<std::uint32_t>(where.target - population_.targets().data());
+    index_.insert(element, changes_.size());
+    changes_.push_back({{site, where.element, mask, before, after}, element});
+  }
+
   void place_batch() {
     values_.read(batch_);
-    changes_.reserve(changes_.size() + batch_.size());
-    index_.reserve(changes_.size() + batch_.size());
+    reserve(batch_.size());
     for (std::size_t i = 0; i < batch_.size(); ++i) place(batch_[i], values_.old(i));
   }
 
@@ -181,9 +229,7 @@ class Draw {
       found->bits |= mask;
       return;
     }
-    const auto site = static_cast<std::uint32_t>(where.target - population_.targets().data());
-    index_.insert(element, changes_.size());
-    changes_.push_back({{site, where.element, mask, value, *pattern}, element});
+    add(where, element, mask, value, *pattern);
   }
 
   [[nodiscard]] std::optional<std::uint64_t> altered(const Target& target, const Location& where,

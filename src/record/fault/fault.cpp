@@ -73,6 +73,9 @@ constexpr std::tuple model_keys = {Key{"tensors", &FaultModel::tensors, Presence
                                    Key{"mask", &FaultModel::mask, Presence::unless_default},
                                    Key{"mask_at", &FaultModel::mask_at},
                                    Key{"factor", &FaultModel::factor},
+                                   Key{"ecc", &FaultModel::ecc},
+                                   Key{"upset_mode", &FaultModel::upset_mode},
+                                   Key{"upset_rates", &FaultModel::upset_rates},
                                    Key{"as", &FaultModel::as, Presence::unless_default}};
 
 }  // namespace

@@ -26,6 +26,7 @@ enum class FaultKind {
   mask,  ///< "xor", a reserved word of C++
   stuck_at_0,
   stuck_at_1,
+  upset,  ///< of memory: the bits that an upset of a DRAM chip leaves wrong after its code
   zero,
   nan,
   infinity,
@@ -34,10 +35,10 @@ enum class FaultKind {
   scale,
   random,
 };
-constexpr EnumNames<12> names_of(FaultKind) {
+constexpr EnumNames<13> names_of(FaultKind) {
   return {"kind of fault",
-          {"flip", "burst", "xor", "stuck-at-0", "stuck-at-1", "zero", "nan", "inf", "max", "set", "scale",
-           "random"}};
+          {"flip", "burst", "xor", "stuck-at-0", "stuck-at-1", "upset", "zero", "nan", "inf", "max", "set",
+           "scale", "random"}};
 }
 /// The kind with this name, or with the other name of zero, "nullify".
 [[nodiscard]] std::optional<FaultKind> find_fault_kind(std::string_view name) noexcept;
@@ -49,6 +50,20 @@ constexpr EnumNames<3> names_of(Measure) { return {"measure", {"bit", "element",
 /// Where the mask of an xor may be placed.
 enum class MaskPlace { aligned, random };
 constexpr EnumNames<2> names_of(MaskPlace) { return {"place of a mask", {"aligned", "random"}}; }
+
+/// The code that protects a memory (docs/faults.md, "Memory upsets").
+enum class Ecc { none, secded, chipkill };
+constexpr EnumNames<3> names_of(Ecc) { return {"error-correcting code", {"none", "secded", "chipkill"}}; }
+
+/// What of a DRAM chip an upset strikes.
+enum class UpsetMode { bit, word, column, row, bank, chip };
+constexpr EnumNames<6> names_of(UpsetMode) {
+  return {"mode of an upset", {"bit", "word", "column", "row", "bank", "chip"}};
+}
+
+/// The field rates by which the modes of upsets are weighted.
+enum class UpsetRates { transient, permanent };
+constexpr EnumNames<2> names_of(UpsetRates) { return {"rates of upsets", {"transient", "permanent"}}; }
 
 /// Where, what, how many and on which plane; the time `when` is always at load.
 struct FaultModel {
@@ -71,9 +86,12 @@ struct FaultModel {
   bool keep_sign = false;          ///< true: the sign bit is never touched
   std::optional<unsigned> length;  ///< of a burst: adjacent bits, 1..64
   std::string mask;                ///< xor: "101", "0b101" or "0x5"; "" otherwise
-  std::optional<MaskPlace> mask_at;  ///< xor; absent: aligned, to bit 0
-  std::optional<double> factor;      ///< scale
-  std::string value;                 ///< set: the number as text, which keeps 64-bit integers exact
+  std::optional<MaskPlace> mask_at;       ///< xor; absent: aligned, to bit 0
+  std::optional<double> factor;           ///< scale
+  std::optional<Ecc> ecc;                 ///< upset
+  std::optional<UpsetMode> upset_mode;    ///< upset: no other mode; absent: all
+  std::optional<UpsetRates> upset_rates;  ///< upset; absent: transient
+  std::string value;                      ///< set: the number as text, which keeps 64-bit integers exact
   std::map<std::string, std::string>
       as;       ///< glob over tensor paths -> name of the number format to read it as
   Scope scope;  ///< which replicas see it; in a file only tensors of single replicas can distinguish them

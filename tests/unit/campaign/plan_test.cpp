@@ -217,7 +217,12 @@ TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
     model.what = parse_named<record::FaultKind>(one.name);
     model.roles = {"weight"};
     model.count = 2;
-    model.measure = record::Measure::element;
+    if (one.name == "upset") {
+      model.ecc = record::Ecc::none;
+      model.upset_mode = record::UpsetMode::bit;
+    } else {
+      model.measure = record::Measure::element;
+    }
     if (one.name == "burst") model.length = 3;
     if (one.name == "xor") model.mask = "101";
     if (one.name == "scale") model.factor = -4;

@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "inject/draw/selection.h"
+#include "inject/draw/upset_image.h"
 #include "inject/manifest/manifest.h"
 #include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
@@ -34,7 +35,7 @@ struct InjectOptions {
   record::FaultModel model;
   std::vector<std::string> as;
   std::string scope = "all", plane = name_of(record::Plane::value), what = name_of(record::FaultKind::flip);
-  std::string measure = name_of(record::Measure::bit), mask_at;
+  std::string measure = name_of(record::Measure::bit), mask_at, ecc, upset_mode, upset_rates;
   bool no_nan = false, compact = false;
   bool in_place = false, force = false, by_name = false, dry_run = false, json = false;
 };
@@ -165,6 +166,11 @@ record::FaultModel model_of(const InjectOptions& options) {
     model.what = value_of<record::FaultKind>("--what", options.what, record::find_fault_kind);
     model.mask_at = mask_place_of(options.mask_at);
     model.measure = value_of<record::Measure>("--measure", options.measure);
+    if (!options.ecc.empty()) model.ecc = value_of<record::Ecc>("--ecc", options.ecc);
+    if (!options.upset_mode.empty())
+      model.upset_mode = value_of<record::UpsetMode>("--upset-mode", options.upset_mode);
+    if (!options.upset_rates.empty())
+      model.upset_rates = value_of<record::UpsetRates>("--upset-rates", options.upset_rates);
   }
   return model;
 }
@@ -189,6 +195,9 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
   if (manifest.model.plane != record::Plane::metadata) {
     for (const ckpt::TensorInfo* const tensor : inject::left_out(reader, inject::choice_of(manifest.model)))
       shown.left_out.push_back(*tensor);
+  }
+  if (manifest.model.what == record::FaultKind::upset) {
+    shown.upsets = inject::upsets_of(inject::population_of(reader, manifest.model), manifest.model).shares();
   }
   shown.aliases = altered_aliases(reader, manifest);
   shown.files = altered_files(reader, manifest);
@@ -243,7 +252,8 @@ constexpr const char* kFooter =
     "  bitrift inject model.h5 -o out.h5 --tensor model/fc.weight --element 12 --bits 22,30\n"
     "  bitrift inject model.h5 --in-place --role weight --bits 30 --manifest faults.json\n"
     "  bitrift inject other.h5 -o out.h5 --replay faults.json\n"
-    "  bitrift inject model.pt -o out.pt --role weight --bits exponent --count 3\n\n";
+    "  bitrift inject model.pt -o out.pt --role weight --bits exponent --count 3\n"
+    "  bitrift inject model.h5 --dry-run --what upset --ecc secded\n\n";
 
 /// Puts options into a group of the help, and keeps them.
 struct OptionGroup {
@@ -303,8 +313,8 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
   record::FaultModel& model = options.model;
   add(command.add_option(
           "--what", options.what,
-          "flip, burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, scale or random "
-          "(default: flip)"))
+          "flip, burst, xor, stuck-at-0, stuck-at-1, upset, zero (or nullify), nan, inf, max, set, scale or "
+          "random (default: flip)"))
       ->check(suggest(words_of<record::FaultKind>()))
       ->type_name("KIND");
   add(command.add_option("--length", model.length, "for burst: number of adjacent bits"))
@@ -322,6 +332,20 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
   add(command.add_option("--value", model.value,
                          "for set: the new value; an integer tensor needs an integer in its range"))
       ->type_name("NUMBER");
+  add(command.add_option("--ecc", options.ecc,
+                         "for upset: the code of the memory: none, secded or chipkill; only upsets that "
+                         "escape it are injected"))
+      ->check(suggest(words_of<record::Ecc>()))
+      ->type_name("CODE");
+  add(command.add_option("--upset-mode", options.upset_mode,
+                         "for upset: what of a DRAM chip fails: bit, word, column, row, bank or chip "
+                         "(default: any of them, by their rates)"))
+      ->check(suggest(words_of<record::UpsetMode>()))
+      ->type_name("PART");
+  add(command.add_option("--upset-rates", options.upset_rates,
+                         "for upset: field rates of transient or permanent failures (default: transient)"))
+      ->check(suggest(words_of<record::UpsetRates>()))
+      ->type_name("KIND");
   add(command.add_option("--measure", options.measure,
                          "what is drawn uniformly: bit, element or tensor (default: bit)"))
       ->check(suggest(words_of<record::Measure>()))

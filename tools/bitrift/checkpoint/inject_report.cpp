@@ -164,6 +164,44 @@ std::string summary_line(const InjectReport& report, const inject::Manifest& man
   return text + fmt::format("; written to {}\n", report.written);
 }
 
+std::string upset_table(const std::vector<inject::UpsetShare>& upsets) {
+  if (upsets.empty()) return "";
+  Table table({"upsets of a", "in 1,000 days", "corrected", "detected", "escape"});
+  inject::UpsetShare sum;
+  const auto add = [&](const std::string& name, const inject::UpsetShare& one) {
+    const double all = one.corrected + one.detected + one.escaped;
+    const auto share = [&](double rate) {
+      const double percent = 100 * rate / all;
+      return percent > 0 && percent < 1e-6 ? "< 1e-6 %" : fmt::format("{:.3g} %", percent);
+    };
+    table.add(
+        {name, fmt::format("{:.3g}", all), share(one.corrected), share(one.detected), share(one.escaped)});
+  };
+  for (const inject::UpsetShare& one : upsets) {
+    add(name_of(one.mode), one);
+    sum.corrected += one.corrected;
+    sum.detected += one.detected;
+    sum.escaped += one.escaped;
+  }
+  if (upsets.size() > 1) add("any of these", sum);
+  return table.text() +
+         fmt::format(
+             "simulated, with the failure rates of Sridharan and Liberty (SC 2012); {:.3g} upsets of "
+             "this memory escape in 1,000 days\n\n",
+             sum.escaped);
+}
+
+record::Json upsets_json(const std::vector<inject::UpsetShare>& upsets) {
+  record::Json modes = record::Json::array();
+  for (const inject::UpsetShare& one : upsets) {
+    modes.push_back({{"mode", name_of(one.mode)},
+                     {"corrected", one.corrected},
+                     {"detected", one.detected},
+                     {"escaped", one.escaped}});
+  }
+  return {{"days", 1000}, {"modes", std::move(modes)}};
+}
+
 }  // namespace
 
 std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
@@ -198,8 +236,8 @@ void report_injection(const InjectReport& report, const inject::Manifest& manife
   if (report.dry_run && !report.replayed) population = describe_population(manifest.plan.census, whole);
   if (!report.json) {
     const std::string head = population.empty() ? "" : population_table(population, whole) + "\n";
-    print(head + fault_table(manifest.plan.list, report.files) + alias_lines(report) +
-          left_out_lines(report) + summary_line(report, manifest));
+    print(head + upset_table(report.upsets) + fault_table(manifest.plan.list, report.files) +
+          alias_lines(report) + left_out_lines(report) + summary_line(report, manifest));
     return;
   }
   record::Json value = inject::to_json(manifest);
@@ -208,6 +246,7 @@ void report_injection(const InjectReport& report, const inject::Manifest& manife
   if (!population.empty()) value["population"] = std::move(population);
   for (std::size_t i = 0; i < report.files.size(); ++i) value["faults"][i]["file"] = report.files[i];
   if (!report.aliases.empty()) value["aliases"] = report.aliases;
+  if (!report.upsets.empty()) value["upsets"] = upsets_json(report.upsets);
   if (!report.left_out.empty()) value["left_out"] = left_out_json(report);
   if (!report.dry_run) value["output"] = report.written;
   print_json(value);
