@@ -84,16 +84,18 @@ enum class OnAlarm {
   skip,      ///< the step changes nothing but the place in the data and the schedule
   rollback,  ///< the run goes back to the last kept state, and computes its steps again
   clip,      ///< activation_range: the outputs are set to the limit that they passed
+  reload,    ///< fingerprints: the tensor gets its values from before the change
 };
-constexpr EnumNames<5> names_of(OnAlarm) {
-  return {"value of on_alarm", {"record", "stop", "skip", "rollback", "clip"}};
+constexpr EnumNames<6> names_of(OnAlarm) {
+  return {"value of on_alarm", {"record", "stop", "skip", "rollback", "clip", "reload"}};
 }
 
 /// What a guard did after it raised an alarm.
 struct GuardAction {
-  OnAlarm action = OnAlarm::rollback;  ///< skip, rollback or clip
+  OnAlarm action = OnAlarm::rollback;  ///< all but record and stop
   std::int64_t step = 0;               ///< whose alarm it was; of the whole training, 1-based
-  std::int64_t to = 0;                 ///< completed steps of the state that the run went back to; clip: step
+  std::int64_t to = 0;  ///< completed steps of the state that the run went back to; clip: step; reload: of
+                        ///< the state that the tensor was taken from
   bool operator==(const GuardAction&) const = default;
 };
 constexpr auto keys_of(std::type_identity<GuardAction>) {

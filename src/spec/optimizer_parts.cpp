@@ -147,6 +147,11 @@ GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
          "{}: clips what activation_range finds; add that guard, or choose another action",
          part.where("on_alarm"));
   }
+  if (guards.on_alarm == OnAlarm::reload && !guards.fingerprints) {
+    fail(ErrorCode::bad_input,
+         "{}: reloads what fingerprints finds; add that guard, or choose another action",
+         part.where("on_alarm"));
+  }
   if (guards.rollback_every != 1 && guards.on_alarm != OnAlarm::rollback) {
     fail(ErrorCode::bad_input, "{}: is for \"on_alarm\": \"rollback\"; add that, or remove the key",
          part.where("rollback_every"));

@@ -75,7 +75,9 @@ struct GuardSpec {
     return on_alarm == OnAlarm::skip || on_alarm == OnAlarm::rollback;
   }
   /// Whether an alarm changes what the run computes.
-  [[nodiscard]] bool act() const noexcept { return go_back() || on_alarm == OnAlarm::clip; }
+  [[nodiscard]] bool act() const noexcept {
+    return go_back() || on_alarm == OnAlarm::clip || on_alarm == OnAlarm::reload;
+  }
   /// The guards that are on, each with its factor or limit; 0 if it has none.
   [[nodiscard]] std::vector<std::pair<Guard, double>> chosen() const;
   /// Whether some guard is on.

@@ -98,6 +98,8 @@ void choose_guards(const GuardArguments& arguments, record::TrainingSpec& spec) 
   if (arguments.on_alarm) guards.on_alarm = parse_named<record::OnAlarm>(*arguments.on_alarm);
   if (guards.on_alarm == record::OnAlarm::clip && guards.activation_range == 0)
     fail(ErrorCode::bad_input, "--on-alarm clip needs --guard activation_range=FACTOR, which says how far");
+  if (guards.on_alarm == record::OnAlarm::reload && !guards.fingerprints)
+    fail(ErrorCode::bad_input, "--on-alarm reload needs --guard fingerprints, which finds the tensors");
   if (guards.on_alarm != record::OnAlarm::rollback) guards.rollback_every = 1;
   if (!arguments.rollback_every) return;
   if (guards.on_alarm != record::OnAlarm::rollback)

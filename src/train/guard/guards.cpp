@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
@@ -31,16 +32,6 @@ double rounding_of(const torch::Tensor& value) {
     default:
       return 0x1p-23;
   }
-}
-
-std::map<std::string, std::uint64_t> prints_of(Session& session) {
-  std::map<std::string, std::uint64_t> prints;
-  for (const StateTensor& tensor : session.tensors(false)) {
-    tensor.read([&](const void* bytes) {
-      prints[tensor.meta.path] = block_digest(bytes, static_cast<std::size_t>(tensor.meta.bytes()), 0);
-    });
-  }
-  return prints;
 }
 
 }  // namespace
@@ -100,9 +91,12 @@ void Guards::see_gradient_norm(double norm, Progress& progress) {
 void Guards::see_outputs(std::int64_t step) {
   for (const OutputRanges::Finding& found : outputs_.end_step()) {
     raise(Guard::activation_range, step, found.layer, found.value, found.limit);
-    const bool clips = spec_.on_alarm == record::OnAlarm::clip;
-    if (clips && (clipped_.empty() || clipped_.back() != step)) clipped_.push_back(step);
+    if (spec_.on_alarm == record::OnAlarm::clip) note_act(step);
   }
+}
+
+void Guards::note_act(std::int64_t step) {
+  if (acted_.empty() || acted_.back() != step) acted_.push_back(step);
 }
 
 void Guards::before_update(const Optimizer& optimizer) {
@@ -160,16 +154,34 @@ void Guards::see_recomputed(bool equal, std::int64_t step) {
 
 void Guards::remember(Session& session, std::int64_t step) {
   if (!spec_.fingerprints) return;
-  prints_ = prints_of(session);
+  const bool reloads = spec_.on_alarm == record::OnAlarm::reload;
+  for (const StateTensor& tensor : session.tensors(false)) {
+    const auto size = static_cast<std::size_t>(tensor.meta.bytes());
+    Print& print = prints_[tensor.meta.path];
+    tensor.read([&](const void* bytes) {
+      print.digest = block_digest(bytes, size, 0);
+      if (reloads)
+        print.bytes.assign(static_cast<const std::uint8_t*>(bytes),
+                           static_cast<const std::uint8_t*>(bytes) + size);
+    });
+  }
   printed_ = step;
 }
 
 void Guards::compare(Session& session, std::int64_t step) {
   if (!spec_.fingerprints || prints_.empty() || printed_ != step) return;
-  const auto now = prints_of(session);
-  for (const auto& [path, print] : now) {
-    const auto known = prints_.find(path);
-    if (known != prints_.end() && known->second != print) raise(Guard::fingerprints, step + 1, path, 0, 0);
+  for (StateTensor& tensor : session.tensors(false)) {
+    const auto known = prints_.find(tensor.meta.path);
+    if (known == prints_.end()) continue;
+    const auto size = static_cast<std::size_t>(tensor.meta.bytes());
+    std::uint64_t digest = 0;
+    tensor.read([&](const void* bytes) { digest = block_digest(bytes, size, 0); });
+    if (digest == known->second.digest) continue;
+    raise(Guard::fingerprints, step + 1, tensor.meta.path, 0, 0);
+    const std::vector<std::uint8_t>& kept = known->second.bytes;
+    if (kept.size() != size || size == 0) continue;
+    tensor.write([&](void* bytes) { std::memcpy(bytes, kept.data(), size); });
+    note_act(step + 1);
   }
 }
 
@@ -211,7 +223,7 @@ void Guards::clear() {
   prints_.clear();
   updates_.clear();
   outputs_.ranges.clear();
-  clipped_.clear();
+  acted_.clear();
 }
 
 std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {
@@ -224,17 +236,18 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result) {
   const record::Json mine = {
-      {"count", guards.count()}, {"alarms", guards.alarms()}, {"clipped", guards.clipped()}};
-  std::set<std::int64_t> clipped;
+      {"count", guards.count()}, {"alarms", guards.alarms()}, {"acted", guards.acted()}};
+  std::set<std::int64_t> acted;
   for (const std::string& text : ranks.allgather(mine.dump())) {
     const record::Json theirs = record::Json::parse(text);
     result.alarm_count += theirs["count"].get<std::int64_t>();
     for (const record::Json& alarm : theirs["alarms"]) result.alarms.push_back(alarm.get<record::Alarm>());
-    for (const record::Json& step : theirs["clipped"]) clipped.insert(step.get<std::int64_t>());
+    for (const record::Json& step : theirs["acted"]) acted.insert(step.get<std::int64_t>());
   }
-  for (const std::int64_t step : clipped) {
-    if (result.guard_action_count++ < most_actions)
-      result.guard_actions.push_back({record::OnAlarm::clip, step, step});
+  const record::OnAlarm action = guards.spec().on_alarm;
+  for (const std::int64_t step : acted) {
+    if (result.guard_action_count++ >= most_actions) continue;
+    result.guard_actions.push_back({action, step, action == record::OnAlarm::reload ? step - 1 : step});
   }
   std::stable_sort(result.alarms.begin(), result.alarms.end(),
                    [](const auto& a, const auto& b) { return a.step < b.step; });

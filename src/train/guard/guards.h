@@ -62,7 +62,8 @@ class Guards {
   /// nonfinite and moment_bound, after the optimizer's step, for each tensor of this rank.
   void see_state(Session& session, std::int64_t step);
   /// fingerprints: of the tensors of this rank after `step` steps, and before the next one. Nothing is
-  /// compared if steps were undone in between.
+  /// compared if steps were undone in between. With the action reload, compare() gives tensors that differ
+  /// their values of remember() again.
   void remember(Session& session, std::int64_t step);
   void compare(Session& session, std::int64_t step);
   /// replicas: compares the parameters of this rank with those of `peers`, which hold the same ones. again:
@@ -77,14 +78,15 @@ class Guards {
   /// At most 100, in the order in which they came.
   [[nodiscard]] const std::vector<record::Alarm>& alarms() const noexcept { return alarms_; }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-  /// The steps in which outputs of this rank were clipped.
-  [[nodiscard]] const std::vector<std::int64_t>& clipped() const noexcept { return clipped_; }
+  /// The steps in which this rank clipped outputs or reloaded tensors.
+  [[nodiscard]] const std::vector<std::int64_t>& acted() const noexcept { return acted_; }
   /// The first alarm of a step since the last call; "" if there is none.
   [[nodiscard]] std::string take_new() { return std::exchange(new_, ""); }
   /// Forgets alarms and earlier steps: before a load.
   void clear();
 
  private:
+  void note_act(std::int64_t step);
   void raise(record::Guard guard, std::int64_t step, const std::string& tensor, double value, double limit);
   void see_tensor(const StateTensor& tensor, std::int64_t step);
   [[nodiscard]] bool sees_updates() const noexcept { return spec_.update_bound || spec_.update_jump > 0; }
@@ -105,8 +107,12 @@ class Guards {
   std::vector<torch::Tensor> before_;  // parameters before an update; undefined: not held
   std::map<std::string, RecentMean> updates_;
   OutputRanges outputs_;
-  std::vector<std::int64_t> clipped_;            // steps
-  std::map<std::string, std::uint64_t> prints_;  // XXH3 of tensors by path, after `printed_` steps
+  std::vector<std::int64_t> acted_;  // steps
+  struct Print {
+    std::uint64_t digest = 0;         // XXH3
+    std::vector<std::uint8_t> bytes;  // with the action reload
+  };
+  std::map<std::string, Print> prints_;  // of tensors by path, after `printed_` steps
   std::int64_t printed_ = -1;
 };
 
@@ -123,8 +129,8 @@ class Guards {
 [[nodiscard]] std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas,
                                            bool overflow_is_usual);
 
-/// Sets the alarms of all ranks in the result, by step, then rank, and the steps in which outputs were
-/// clipped. Collective.
+/// Sets the alarms of all ranks in the result, by step, then rank, and the steps in which ranks clipped
+/// outputs or reloaded tensors. Collective.
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result);
 
 }  // namespace bitrift::train

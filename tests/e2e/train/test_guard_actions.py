@@ -234,6 +234,30 @@ def test_outputs_beyond_their_range_are_clipped_or_undone(bases: Any, tmp_path: 
     assert far < 0.1
 
 
+@pytest.mark.parametrize(
+    ("name", "layout", "replica"),
+    [(name, "serial", 0) for name in MODELS]
+    + [("lenet", "data2", 1), ("lenet-adam", "sharded", 0), ("gpt", "pipeline2", 0)],
+)
+def test_a_reloaded_tensor_ends_as_if_nothing_had_been_struck(
+    bases: Any, tmp_path: Path, name: str, layout: str, replica: int
+) -> None:
+    words = ["resume", bases(name), "--steps", STEPS, *LAYOUTS[layout]]
+    clean = run(*words, "-o", tmp_path / "clean.h5")
+    words += ["--guard", "fingerprints", "--on-alarm", "reload"]
+    watched = run(*words, "-o", tmp_path / "watched.h5")
+    assert "alarms" not in watched and watched["final_digest"] == clean["final_digest"]
+    twice = [f"parameter:{MODELS[name][3]}@{step}:{replica}.0.5.30" for step in (1, 6)]
+    struck = run(*words, "-o", tmp_path / "struck.h5", "--strike", twice[0], "--strike", twice[1])
+    assert content(tmp_path / "struck.h5") == content(tmp_path / "clean.h5")
+    assert struck["final_digest"] == clean["final_digest"]
+    assert struck["guard_actions"] == [{"action": "reload", "step": 4 + n, "to": 3 + n} for n in (1, 6)]
+    named = [(one["guard"], one["step"], one["tensor"]) for one in struck["alarms"]]
+    assert named == [("fingerprints", 4 + n, f"model/{MODELS[name][3]}") for n in (1, 6)]
+    done = call(*words, "-o", tmp_path / "again.h5", "--strike", twice[1])
+    assert "before step 10 tensors got their values of step 9 again" in done.stderr
+
+
 def test_a_jump_of_one_parameters_updates_is_seen(tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "s.json", LENET, SGD, epochs=2)
     run("train", spec, "-o", tmp_path / "base.h5", "--steps", 4)
@@ -365,6 +389,7 @@ def test_checkpoints_on_the_way_are_those_of_the_clean_run(bases: Any, tmp_path:
         (["--on-alarm", "record", "--rollback-every", 2], "--rollback-every is for --on-alarm rollback"),
         (["--on-alarm", "panic"], "record"),
         (["--on-alarm", "clip"], "--on-alarm clip needs --guard activation_range=FACTOR"),
+        (["--on-alarm", "reload"], "--on-alarm reload needs --guard fingerprints"),
         (["--guard", "activation_range"], "expected activation_range=NUMBER with a number above 1"),
         (["--guard", "replicas=2"], "expected none, nonfinite, checksums,"),
         (
