@@ -218,6 +218,7 @@ MIXTURE = {
         {"name": "zero", "weight": 6, "effect": "zero", "elements": 4, "stride": 2},
         {"name": "one", "weight": 3, "field": "exponent"},
         {"name": "three", "weight": 1, "bits": 3, "elements": 2, "stride": "random"},
+        {"name": "square", "weight": 2, "bits": 2, "adjacent": True, "elements": 2},
     ],
 }
 
@@ -234,8 +235,8 @@ def test_mixture_weighs_its_patterns(tmp_path: Path) -> None:
     rows = [row for row in read_rows(tmp_path / "run", check_crc=True).values() if row["kind"] == "trial"]
     known = json.loads((tmp_path / "run/campaign.json").read_text())["spec"]["strata"]["compute"]["computations"]
     numbers = 5 * sum(tensor["elements"] for tensor in known["parameters"])
-    weights = {"zero": 6, "one": 3, "three": 1}
-    flips = {"zero": (1, 4), "one": (1, 1), "three": (6, 1)}
+    weights = {"zero": 6, "one": 3, "three": 1, "square": 2}
+    flips = {"zero": (1, 4), "one": (1, 1), "three": (6, 1), "square": (2, 2)}
     for row in rows:
         pattern = row["id"]["stratum"].split(".")[1]
         assert row["stratum_bits"] == numbers * weights[pattern]
@@ -247,6 +248,7 @@ def test_mixture_weighs_its_patterns(tmp_path: Path) -> None:
             old, new = int(one["old"], 16), int(one["new"], 16)
             assert new == (0 if pattern == "zero" else old ^ (1 << one["compute"]["bit"]))
         assert pattern != "one" or 23 <= faults[0]["bit"] <= 30
+        assert pattern != "square" or faults[1] == faults[0] | {"bit": faults[0]["bit"] + 1}
     assert Counter(row["id"]["stratum"] for row in rows) == {
         f"{site}.{name}": 6 for site in ("update", "weight_gradient") for name in weights
     }
@@ -255,7 +257,7 @@ def test_mixture_weighs_its_patterns(tmp_path: Path) -> None:
         json.loads(subprocess.run([*words, by], capture_output=True, check=True).stdout) for by in ("field", "arm")
     )
     rate = {one["key"]["field"]: one["rates"]["masked"]["estimate"] for one in by_field["groups"]}
-    expected = sum(weights[name] * rate[name] for name in weights) / 10
+    expected = sum(weights[name] * rate[name] for name in weights) / 12
     (total,) = by_arm["groups"]
     assert total["rates"]["masked"]["estimate"] == pytest.approx(expected)
     low, high = total["rates"]["masked"]["interval"]
@@ -264,7 +266,7 @@ def test_mixture_weighs_its_patterns(tmp_path: Path) -> None:
         assert field["expected"]["masked"]["estimate"] == pytest.approx(20 * expected)
         assert field["expected"]["masked"]["interval"] == pytest.approx([20 * low, 20 * high])
     by_layer = json.loads(subprocess.run([*words, "layer"], capture_output=True, check=True).stdout)
-    assert sum(group["bits"] for group in by_layer["groups"]) == 2 * 10 * numbers
+    assert sum(group["bits"] for group in by_layer["groups"]) == 2 * 12 * numbers
     by_bit = subprocess.run([*words, "bit"], capture_output=True, text=True, check=False)
     assert by_bit.returncode == 2 and "group by field, layer or tensor" in by_bit.stderr
 

@@ -45,9 +45,13 @@ ComputePattern shape_from(const Document& document, const std::string& pointer, 
     shape.scattered = false;
   }
   shape.bits = value.value("bits", shape.bits);
+  shape.adjacent = value.value("adjacent", shape.adjacent);
+  if (shape.adjacent && shape.bits == 1)
+    refuse("adjacent", "one bit has no neighbours that flip; give 'bits', too");
   if (!shape.flips() && shape.bits != 1)
     refuse("bits", fmt::format("the effect {} sets whole numbers; leave the key out", name_of(shape.effect)));
-  if ((shape.bits != 1 || shape.scattered) && shape.elements > most_flips / shape.bits) {
+  const bool random = (shape.bits != 1 && !shape.adjacent) || shape.scattered;
+  if (random && shape.elements > most_flips / shape.bits) {
     refuse("elements",
            fmt::format("a fault flips at most {} bits that are random; ask for fewer elements or bits",
                        most_flips));
@@ -61,6 +65,7 @@ void add_shape(Json& value, const ComputePattern& shape) {
   if (shape.stride != 1) value["stride"] = shape.stride;
   if (shape.scattered) value["stride"] = anywhere;
   if (shape.bits != 1) value["bits"] = shape.bits;
+  if (shape.adjacent) value["adjacent"] = true;
 }
 
 // One pattern for each field, or for the effect.
@@ -110,7 +115,7 @@ ComputePattern weighted_from(const Document& document, const std::string& pointe
 }
 
 ComputePatterns mixture_from(const Document& document, const std::string& pointer, const Json& value) {
-  for (const char* key : {"fields", "effect", "bits"}) {
+  for (const char* key : {"fields", "effect", "bits", "adjacent"}) {
     if (value.contains(key)) {
       fail(ErrorCode::bad_input,
            "{}: a mixture names the bits and effects of each of its patterns; leave the key out",
@@ -144,6 +149,13 @@ ComputePatterns mixture_from(const Document& document, const std::string& pointe
   }
   patterns.source = value.value("source", "");
   return patterns;
+}
+
+// " and 3 other random bits", besides the drawn one.
+std::string other_bits(const ComputePattern& shape) {
+  if (shape.bits == 1) return "";
+  if (shape.bits == 2) return shape.adjacent ? " and a neighbouring bit" : " and another random bit";
+  return fmt::format(" and {} {} bits", shape.bits - 1, shape.adjacent ? "neighbouring" : "other random");
 }
 
 const char* what_becomes(ComputeEffect effect) {
@@ -191,16 +203,17 @@ std::string ComputePatterns::one_fault(const std::optional<std::uint64_t>& size)
   for (const ComputePattern& pattern : list) fields.push_back(pattern.field);
   return fmt::format(
       "a flip of one bit{} of a number while it is computed, chosen uniformly from the {}{} of all numbers",
-      shape.bits == 1 ? "" : fmt::format(" and {} other random bits of it", shape.bits - 1), size_text(size),
-      bits_text(fields));
+      other_bits(shape), size_text(size), bits_text(fields));
 }
 
 std::string ComputePatterns::also_struck() const {
   if (weighted()) return "";
   const ComputePattern& shape = list.front();
   if (shape.elements == 1) return "";
-  const std::string bits =
-      shape.bits == 1 ? "" : fmt::format(", in each of which {} random bits flip", shape.bits);
+  const std::string bits = shape.bits == 1 ? ""
+                           : shape.adjacent
+                               ? ", in each of which the same bits flip"
+                               : fmt::format(", in each of which {} random bits flip", shape.bits);
   if (shape.scattered)
     return fmt::format(", and in {} more elements anywhere in the tensor{}", shape.elements - 1, bits);
   return fmt::format(", and in the {} elements from there, {} apart{}", shape.elements, shape.stride, bits);

@@ -26,6 +26,9 @@ struct ComputePattern {
   /// How many different bits flip in each element. With more than 1, only the first bit of the first element
   /// is one of the field.
   std::int64_t bits = 1;
+  /// With more than one bit: the others are next to the first one, above it as far as there are any, and the
+  /// same in every element.
+  bool adjacent = false;
   [[nodiscard]] bool flips() const noexcept { return effect == record::ComputeEffect::flip; }
 };
 

@@ -399,6 +399,14 @@ record::Faults ComputePopulation::member(std::uint64_t index, std::size_t) const
   const auto bits = static_cast<std::uint64_t>(pattern_.bits);
   if (bits == 1 && !pattern_.scattered) return std::vector{first};
   const Tensor& tensor = tensor_of(index);
+  std::vector<std::uint64_t> neighbours;
+  for (std::uint64_t i = 0; pattern_.adjacent && i < bits; ++i)
+    neighbours.push_back(std::min(static_cast<std::uint64_t>(first.bit), tensor.width - bits) + i);
+  if (pattern_.adjacent && !pattern_.scattered) {
+    std::vector<ComputeFault> group(neighbours.size(), first);
+    for (std::size_t i = 0; i < group.size(); ++i) group[i].bit = static_cast<int>(neighbours[i]);
+    return group;
+  }
   const std::uint64_t key = key_of(index);
   const auto elements = numbers_with(
       static_cast<std::uint64_t>(first.element), static_cast<std::uint64_t>(first.elements), tensor.elements,
@@ -409,7 +417,9 @@ record::Faults ComputePopulation::member(std::uint64_t index, std::size_t) const
     // Any bit may be the first one of an element that is not the first.
     const auto bit = i == 0 || bits == 1 ? static_cast<std::uint64_t>(first.bit)
                                          : random_below(of_element, 1, 0, tensor.width);
-    for (const std::uint64_t flipped : numbers_with(bit, bits, tensor.width, true, 1, of_element)) {
+    const auto flips =
+        pattern_.adjacent ? neighbours : numbers_with(bit, bits, tensor.width, true, 1, of_element);
+    for (const std::uint64_t flipped : flips) {
       ComputeFault& fault = group.emplace_back(first);
       fault.element = static_cast<std::int64_t>(elements[i]);
       fault.bit = static_cast<int>(flipped);

@@ -218,6 +218,43 @@ TEST(ComputePopulation, RandomElementsAndBitsAreDistinctAndSpread) {
   for (const auto& [bit, count] : bits) EXPECT_NEAR(count, 96, 5 * 9.2) << bit;
 }
 
+TEST(ComputePopulation, AdjacentBitsAreTheSameInNeighbouringElements) {
+  for (const bool scattered : {false, true}) {
+    ComputeStrata compute = strata();
+    compute.tensors = {"fc"};
+    ComputePattern& pattern = compute.patterns.list.front();
+    pattern.elements = 2;
+    pattern.bits = 3;
+    pattern.adjacent = true;
+    pattern.scattered = scattered;
+    const ComputePopulation population = population_of(ComputeSite::activation, "any", compute);
+    std::map<std::set<int>, int> drawn;
+    for (std::uint64_t index = 0; index < population.size(); ++index) {
+      const ComputeFault first = population.at(index);
+      const std::vector<ComputeFault> group = population.member(index, 0).computed();
+      ASSERT_EQ(group.size(), scattered ? 6U : 3U);
+      std::map<std::int64_t, std::set<int>> struck;
+      for (const ComputeFault& fault : group) {
+        EXPECT_EQ(fault.elements, scattered ? 1 : 2);
+        EXPECT_EQ(fault.stride, 1);
+        struck[fault.element].insert(fault.bit);
+      }
+      ASSERT_EQ(struck.size(), scattered ? 2U : 1U);
+      ASSERT_TRUE(struck.contains(first.element));
+      for (const auto& [element, bits] : struck) {
+        EXPECT_EQ(bits, struck.begin()->second);
+        EXPECT_TRUE(bits.contains(first.bit));
+        EXPECT_EQ(*bits.rbegin() - *bits.begin(), 2);
+      }
+      ++drawn[struck.begin()->second];
+    }
+    // 16 bits hold 14 groups of three; the highest one is also that of the two highest bits.
+    ASSERT_EQ(drawn.size(), 14U);
+    for (const auto& [bits, count] : drawn)
+      EXPECT_EQ(count, drawn.begin()->second * (bits.contains(15) ? 3 : 1));
+  }
+}
+
 TEST(ComputePopulation, OneBitInScatteredElementsIsTheSameBit) {
   ComputeStrata compute = strata();
   compute.tensors = {"fc"};
