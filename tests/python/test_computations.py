@@ -304,7 +304,7 @@ def test_batches_of_different_sizes_are_refused_unless_they_are_the_last() -> No
         computations(lengths(8, 7, 7), "")
 
 
-def test_optimizers_that_take_turns_are_refused() -> None:
+def test_optimizers_of_one_model_that_take_turns_are_refused() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Linear(2, 2))
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in model]
 
@@ -315,9 +315,60 @@ def test_optimizers_that_take_turns_are_refused() -> None:
             model(torch.ones(3, 4)).sum().backward()
             optimizers[0].step()
 
-    says = "layer 0 has 6 elements of float32, and 6 elements of float32 without a gradient before.*let no optimizers"
+    says = "layer 0 has 6 elements of float32, and 6 elements of float32 without a gradient before.*one model step"
     with pytest.raises(ValueError, match=says):
         computations(script_of(train, model, optimizers), "")
+
+
+class Rivals:
+    """A generator, and a critic that is trained several times for each of its steps."""
+
+    def __init__(self, times: int) -> None:
+        torch.manual_seed(1)
+        self.times = times
+        self.generator, self.critic = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)
+        self.models = {"generator": self.generator, "critic": self.critic}
+        self.optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in self.models.values()]
+        self.state = {"models": self.models, "optimizers": self.optimizers}
+
+    def trainer(self, state: Any) -> Trainer:
+        return Trainer(
+            Script(train_epoch=self.train, evaluate=lambda: 0.0, state=lambda: state, load=lambda path: None)
+        )
+
+    def train(self) -> None:
+        for _ in range(4):
+            for _ in range(self.times):
+                self.optimizers[1].zero_grad()
+                fake = self.generator(torch.ones(5, 2)).detach()
+                (self.critic(torch.zeros(5, 3)).mean() - self.critic(fake).mean()).backward()
+                self.optimizers[1].step()
+            self.optimizers[0].zero_grad()
+            self.critic(self.generator(torch.ones(5, 2))).mean().backward()
+            self.optimizers[0].step()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_step_of_rivals_is_a_turn_of_each(times: int) -> None:
+    rivals = Rivals(times)
+    trainer = rivals.trainer(rivals.state)
+    found = computations(trainer, "")
+    assert found["steps_per_epoch"] == 4 and "short_steps" not in found
+    assert found["layers"] == [
+        {"name": "models.generator", "elements": 15, "dtype": "float32", "passes": times + 1, "differentiable": False},
+        {"name": "models.critic", "elements": 5, "dtype": "float32", "passes": 2 * times + 1},
+    ]
+    assert [one["elements"] for one in found["parameters"]] == [6, 3, 3, 1]
+    assert not any("trained" in one for one in found["parameters"])
+
+
+def test_a_model_whose_optimizer_never_steps_is_refused() -> None:
+    rivals = Rivals(1)
+    other = torch.nn.Linear(2, 2)
+    state = {"all": [rivals.state, other, torch.optim.SGD(other.parameters(), lr=0.1)]}
+    trainer = rivals.trainer(state)
+    with pytest.raises(ValueError, match="an optimizer of its state takes no step in an epoch"):
+        computations(trainer, "")
 
 
 def test_optimizers_that_step_together_take_one_step() -> None:

@@ -300,6 +300,31 @@ def test_a_fault_strikes_in_its_step_of_several_optimizers(together: bool) -> No
     assert [one["times"] for one in strikes.altered()] == [1, 1, 1]
 
 
+def test_rivals_are_struck_once_in_a_step() -> None:
+    """A step ends when both models have been updated; the second one is updated twice."""
+    torch.manual_seed(3)
+    one, two = torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)
+    optimizers = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in (one, two)]
+    places = (
+        "update:one.weight",
+        "update:two.weight",
+        "weight_gradient:two.bias",
+        "parameter:one.bias",
+        "activation:two",
+    )
+    faults = [fault_of(f"{place}@2:0.{2 if place.startswith('activation') else 0}.1.30") for place in places]
+    struck: list[int] = []
+    with Strikes(faults, {"one": one, "two": two, "optimizers": optimizers}) as strikes, strikes.epoch():
+        for _ in range(3):
+            for optimizer in (optimizers[1], optimizers[1], optimizers[0]):
+                two(one(torch.linspace(-1, 1, 12).view(3, 4))).square().sum().backward()
+                struck.append(len(strikes.altered()))
+                optimizer.step()
+        assert strikes.taken == 3
+    assert struck == [0, 0, 0, 2, 3, 4, 5, 5, 5]
+    assert [one["times"] for one in strikes.altered()] == [1] * 5
+
+
 def test_names_say_which_of_several_models() -> None:
     one, two = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(2))
     fault = [fault_of("update:0.bias@1:0.0.0.1")]

@@ -130,6 +130,11 @@ def computations(trainer: Trainer, base: str) -> dict[str, Any]:
         )
     if result["status"] != "done":
         raise ValueError(f"a run from {base} without faults ends as {result['status']}: {result['detail']}")
+    if watch[0].steps and watch[0].never_updated:
+        raise ValueError(
+            "an optimizer of its state takes no step in an epoch, while those of other models do: let state() return "
+            "only optimizers that step"
+        )
     found = map_of(watch[0].steps, ranks.count())
     if found["steps_per_epoch"] != result["steps"]:
         raise ValueError(
@@ -157,8 +162,8 @@ def map_of(steps: list[Step], replicas: int) -> dict[str, Any]:
         raise ValueError(
             f"step {different[0]} of an epoch computes other tensors than step 1: "
             f"{difference(first, shape_of(steps[different[0] - 1]))}. All steps of an epoch but its last one must "
-            "compute the same tensors: pad sequences to one length, give batches one size, and let no optimizers take "
-            "turns"
+            "compute the same tensors: pad sequences to one length, give batches one size, and let the optimizers of "
+            "one model step together"
         )
     layers = []
     for name, outputs in steps[0].outputs.items():

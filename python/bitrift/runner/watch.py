@@ -24,7 +24,8 @@ class Watch:
     """The layers and parameters of a script's models by name, and its steps. Its hooks stay until it is left.
 
     state: where the models and optimizers are, as Script.state() returns it. All optimizers that step without a forward
-    pass between them take one step together.
+    pass between them take one step together. Optimizers of different models may take turns, as those of a GAN do: then
+    a step ends when the models of all of them have been updated.
     """
 
     def __init__(self, state: Any) -> None:
@@ -35,7 +36,12 @@ class Watch:
         """The number of the step that is being taken."""
         self._handles: list[Any] = []
         self._in_epoch = False
-        self._several = len({id(one) for one in _optimizers(state)}) > 1
+        optimizers = {id(one): one for one in _optimizers(state)}
+        self._several = len(optimizers) > 1
+        self._models_of = _updated_models(list(optimizers.values()), [model for _, model in models])
+        self._waiting = set(self._models_of.values())  # models that are not updated yet in this step
+        self.never_updated = set(self._waiting)
+        """The models with an optimizer that took no step so far."""
         self._stepped: set[int] = set()  # the optimizers that took their part of the step
 
     def __enter__(self) -> Watch:
@@ -76,7 +82,7 @@ class Watch:
         return self.step - 1 + bool(self._stepped)
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Called before an optimizer takes its part of a step."""
+        """Called before an optimizer takes its part of a step; once in a step."""
 
     def after_update(self) -> None:
         """Called when it has."""
@@ -85,23 +91,27 @@ class Watch:
         """Called when all have, before `step` counts on."""
 
     def _forward_begins(self, *_: Any) -> None:
-        if self._stepped and self.trains():
+        if self._stepped and not self._waiting and self.trains():
             self._end_step()
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if id(optimizer) in self._stepped:
+        if id(optimizer) in self._stepped and not self._waiting:
             self._end_step()
-        self.before_update(optimizer)
+        if id(optimizer) not in self._stepped:
+            self.before_update(optimizer)
 
     def _optimizer_ends(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.after_update()
         self._stepped.add(id(optimizer))
+        for missing in (self._waiting, self.never_updated):
+            missing.discard(self._models_of.get(id(optimizer), -1))
         if not self._several:
             self._end_step()
 
     def _end_step(self) -> None:
         self.end_step()
         self._stepped.clear()
+        self._waiting = set(self._models_of.values())
         self.step += 1
 
     def trains(self) -> bool:
@@ -130,6 +140,20 @@ def _modules(name: str, value: Any) -> Iterator[tuple[str, torch.nn.Module]]:
             yield from _modules(f"{name}.{number}" if name else str(number), one)
 
 
+def _updated_models(optimizers: list[torch.optim.Optimizer], models: list[torch.nn.Module]) -> dict[int, int]:
+    """What the optimizers update, by id: a number that is the same for those that update the same model."""
+    owner = {id(value): number for number, model in enumerate(models) for value in model.parameters()}
+    found: dict[int, int] = {}
+    for optimizer in optimizers:
+        own = {owner.get(id(value), -1) for group in optimizer.param_groups for value in group["params"]}
+        joined = min(own, default=-1)
+        for other in own - {joined}:  # it updates several models
+            owner = {key: joined if number == other else number for key, number in owner.items()}
+            found = {key: joined if number == other else number for key, number in found.items()}
+        found[id(optimizer)] = joined
+    return found
+
+
 def _optimizers(value: Any) -> Iterator[torch.optim.Optimizer]:
     if isinstance(value, torch.optim.Optimizer):
         yield value
@@ -143,6 +167,8 @@ def _named(model: tuple[str, torch.nn.Module], what: str) -> Iterator[tuple[str,
     for name, one in getattr(module, what)():
         if name:
             yield prefix + name, one
+        elif prefix and not list(module.children()):
+            yield prefix.removesuffix("."), one  # a model that is a single layer
 
 
 def first_tensor(name: str, output: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
