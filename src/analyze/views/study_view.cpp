@@ -45,7 +45,8 @@ void count(StudyLine& line, std::vector<double>& accuracies, const TrialRecord& 
     ++line.other;
     return;
   }
-  const double accuracy = judged(*row.result, judging.judge).at(last).test_accuracy.value();
+  // A trial that ends bitwise equal needs no metrics to be classified.
+  const double accuracy = judged(*row.result, judging.judge).at(last).test_accuracy.value_or(golden);
   accuracies.push_back(accuracy);
   if (accuracy == golden) {
     ++line.unchanged;

@@ -58,6 +58,7 @@ ProcessFault process_fault_from_text(std::string_view text) {
   std::string_view rest = text;
   const bool says_how = rest.find('=') != std::string_view::npos;
   std::string_view how = cut_behind(rest, '=');
+  const bool says_more = how.find(':') != std::string_view::npos;
   const std::string_view slowness = cut_behind(how, ':');
   std::string_view phase = cut_behind(rest, ':');
   const bool says_point = phase.find('.') != std::string_view::npos;
@@ -71,7 +72,7 @@ ProcessFault process_fault_from_text(std::string_view text) {
   if (says_how) fault.how = named<FailureMode>(text, how);
   if (fault.how == FailureMode::slow) {
     fault.slowness = slowness_of(text, slowness);
-  } else if (!slowness.empty()) {
+  } else if (says_more) {
     refuse(text, fmt::format("'{}': only slow takes more words", how));
   }
   return fault;

@@ -85,6 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("2@5:forward=slow:2:0", "'0' is not a valid number of steps (they begin at 1)"),
         std::pair("2@5:forward=slow:2:3:4", "'3:4' is not a valid number of steps"),
         std::pair("2@5:forward=kill:2:3", "'kill': only slow takes more words"),
+        std::pair("2@5:forward=kill:", "'kill': only slow takes more words"),
         std::pair("2@5:Forward", "'Forward' is not a valid phase of training"),
         std::pair("2@5:sleep",
                   "(forward, backward, reduce, update, save, evaluate, recovery, finish, leave)"),

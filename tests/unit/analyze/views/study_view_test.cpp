@@ -61,6 +61,16 @@ TEST(StudyView, EveryTrialGetsOneWord) {
   EXPECT_DOUBLE_EQ(line.golden, 0.95);
 }
 
+TEST(StudyView, ABitwiseEqualTrialNeedsNoAccuracy) {
+  std::vector<TrialRecord> rows = study();
+  TrialRecord& row = *std::ranges::find(rows, TrialKind::trial, &TrialRecord::kind);
+  row.result = rows.front().result;  // of a golden run
+  row.result->replicas.back().back().test_accuracy.reset();
+  const StudyLine line = view(rows, {"field"}).at(0);
+  EXPECT_EQ(line.trials, 8U);
+  EXPECT_EQ(line.unchanged, 2U);
+}
+
 // Checked with numpy: mean, std(ddof=1) of the six accuracies.
 TEST(StudyView, MeanDeviationAndVariationAreOfTrialsWithAnAccuracy) {
   const StudyLine line = view(study()).at(0);
