@@ -1,6 +1,7 @@
 #include "design/kind/model_strata.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -134,15 +135,18 @@ Sentences ModelStrata::sentences(const std::optional<std::uint64_t>&) const {
   said.limits = {
       "The rates are those of the fault models of the spec, whose draws are in the base when a run loads it. "
       "They say nothing about other faults, or faults that strike later in training."};
+  std::map<record::UpsetRates, std::vector<std::string>> upsets;  // names of models
   for (const StratumModel& one : models) {
     said.faults[one.name] = "a fault of the model " + one.name;
     said.limits.push_back(fmt::format("Model {}: {}.", one.name, model_text(one.model)));
     if (one.model.what != record::FaultKind::upset) continue;
-    said.limits.push_back(
-        fmt::format("The upsets of {} are simulated, with the {} failure rates of Sridharan and Liberty (SC "
-                    "2012) for DRAM "
-                    "chips. Upsets that the code corrects or reports are not among its draws.",
-                    one.name, name_of(one.model.upset_rates.value_or(record::UpsetRates::transient))));
+    upsets[one.model.upset_rates.value_or(record::UpsetRates::transient)].push_back(one.name);
+  }
+  for (const auto& [rates, names] : upsets) {
+    said.limits.push_back(fmt::format(
+        "The memory upsets of {} are simulated, with the {} failure rates of DRAM chips in Sridharan and "
+        "Liberty (SC 2012). Upsets that a code corrects or reports are not drawn.",
+        in_words(names, "and"), name_of(rates)));
   }
   if (models.size() == 1) said.faults[""] = said.faults.begin()->second;
   said.no_map = "A draw of a fault model is a set of faults, so there are no rates by layer and bit.";

@@ -80,6 +80,16 @@ TEST(FaultSentences, NameFieldsThatHaveNoWord) {
               HasSubstr("from the bits of weight"));
 }
 
+TEST(FaultSentences, SayThatMemoryUpsetsAreSimulated) {
+  const FaultSentences said = of("memory-upsets.json", {"strata.models.1.upset_rates=permanent"});
+  EXPECT_THAT(said.limits,
+              Contains(StartsWith("The memory upsets of bit, column, row, bank, chip, any and "
+                                  "any-secded are simulated, with the transient failure rates")));
+  EXPECT_THAT(said.limits,
+              Contains(StartsWith("The memory upsets of word are simulated, with the permanent")));
+  EXPECT_EQ(said.limits.size(), of("bit-error-rate.json").limits.size() + 2 + 2);
+}
+
 TEST(FaultSentences, SayWhoLoadsTheAlteredFile) {
   const auto scopes = of("replica-scope.json", {"arms.2.scope.replicas=[1]"}).scopes;
   EXPECT_EQ(scopes.at("all-replicas"), "");
