@@ -207,7 +207,9 @@ def test_a_rank_that_is_stopped_for_a_moment_goes_on(
 
 def test_a_rank_that_runs_without_getting_on_is_ended(tmp_path: Path, scratch: Path) -> None:
     """A layer takes rank 0 longer than the limit; the other ranks wait for it, and are left alone."""
-    spec = write_spec(tmp_path / "spec.json", {"name": "mlp", "hidden": [3000, 3000]}, SGD, batch_size=1024)
+    # 131 billion operations in fp64, many times what one core does in 0.1 s
+    model = {"name": "mlp", "hidden": [8000, 8000]}
+    spec = write_spec(tmp_path / "spec.json", model, SGD, batch_size=1024, precision="fp64")
     options = ["--parallel", "pipeline", "--ranks", 2, "--micro-batches", 1, "--epochs", 1, "--detect-hang", 0.1]
     job = Watched(("train", spec, "-o", tmp_path / "out.h5", *options), scratch)
     ended = job.end(60, ())
