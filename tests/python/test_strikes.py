@@ -300,7 +300,19 @@ def test_a_fault_strikes_in_its_step_of_several_optimizers(together: bool) -> No
     assert [one["times"] for one in strikes.altered()] == [1, 1, 1]
 
 
-def test_rivals_are_struck_once_in_a_step() -> None:
+class Wrapped(torch.optim.Optimizer):
+    """An optimizer that calls another one, as those of Accelerate do: hooks see the other one."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.inner = inner
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self.inner.param_groups
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_rivals_are_struck_once_in_a_step(wrapped: bool) -> None:
     """A step ends when both models have been updated; the second one is updated twice."""
     torch.manual_seed(3)
     one, two = torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)
@@ -314,7 +326,8 @@ def test_rivals_are_struck_once_in_a_step() -> None:
     )
     faults = [fault_of(f"{place}@2:0.{2 if place.startswith('activation') else 0}.1.30") for place in places]
     struck: list[int] = []
-    with Strikes(faults, {"one": one, "two": two, "optimizers": optimizers}) as strikes, strikes.epoch():
+    shown = [Wrapped(one) for one in optimizers] if wrapped else optimizers
+    with Strikes(faults, {"one": one, "two": two, "optimizers": shown}) as strikes, strikes.epoch():
         for _ in range(3):
             for optimizer in (optimizers[1], optimizers[1], optimizers[0]):
                 two(one(torch.linspace(-1, 1, 12).view(3, 4))).square().sum().backward()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -36,11 +36,12 @@ class Watch:
         """The number of the step that is being taken."""
         self._handles: list[Any] = []
         self._in_epoch = False
-        optimizers = {id(one): one for one in _optimizers(state)}
+        optimizers = {id(one): one for one in _optimizers(state)}.values()
         self._several = len(optimizers) > 1
-        self._models_of = _updated_models(list(optimizers.values()), [model for _, model in models])
-        self._waiting = set(self._models_of.values())  # models that are not updated yet in this step
-        self.never_updated = set(self._waiting)
+        self._model_of = _updated_together(optimizers, [model for _, model in models])
+        self._models = {self._model_updated_by(one) for one in optimizers}
+        self._waiting = set(self._models)  # models that are not updated yet in this step
+        self.never_updated = set(self._models)
         """The models with an optimizer that took no step so far."""
         self._stepped: set[int] = set()  # the optimizers that took their part of the step
 
@@ -104,15 +105,20 @@ class Watch:
         self.after_update()
         self._stepped.add(id(optimizer))
         for missing in (self._waiting, self.never_updated):
-            missing.discard(self._models_of.get(id(optimizer), -1))
+            missing.discard(self._model_updated_by(optimizer))
         if not self._several:
             self._end_step()
 
     def _end_step(self) -> None:
         self.end_step()
         self._stepped.clear()
-        self._waiting = set(self._models_of.values())
+        self._waiting = set(self._models)
         self.step += 1
+
+    def _model_updated_by(self, optimizer: torch.optim.Optimizer) -> int:
+        """The number of the model that an optimizer updates. One that wraps another has the same parameters."""
+        values = (value for group in optimizer.param_groups for value in group["params"])
+        return self._model_of.get(id(next(values, None)), -1)
 
     def trains(self) -> bool:
         """Whether a forward pass that happens now belongs to a step, and not to an evaluation. One that happens in a
@@ -140,18 +146,13 @@ def _modules(name: str, value: Any) -> Iterator[tuple[str, torch.nn.Module]]:
             yield from _modules(f"{name}.{number}" if name else str(number), one)
 
 
-def _updated_models(optimizers: list[torch.optim.Optimizer], models: list[torch.nn.Module]) -> dict[int, int]:
-    """What the optimizers update, by id: a number that is the same for those that update the same model."""
+def _updated_together(optimizers: Iterable[torch.optim.Optimizer], models: Sequence[torch.nn.Module]) -> dict[int, int]:
+    """The number of the model that each parameter belongs to, by id. Models that one optimizer updates are one."""
     owner = {id(value): number for number, model in enumerate(models) for value in model.parameters()}
-    found: dict[int, int] = {}
     for optimizer in optimizers:
         own = {owner.get(id(value), -1) for group in optimizer.param_groups for value in group["params"]}
-        joined = min(own, default=-1)
-        for other in own - {joined}:  # it updates several models
-            owner = {key: joined if number == other else number for key, number in owner.items()}
-            found = {key: joined if number == other else number for key, number in found.items()}
-        found[id(optimizer)] = joined
-    return found
+        owner = {value: min(own) if number in own else number for value, number in owner.items()}
+    return owner
 
 
 def _optimizers(value: Any) -> Iterator[torch.optim.Optimizer]:
