@@ -9,7 +9,6 @@
 #include "core/philox.h"
 #include "inject/draw/old_values.h"
 #include "inject/draw/place_index.h"
-#include "inject/draw/upset_image.h"
 
 namespace bitrift::inject {
 namespace {
@@ -18,6 +17,14 @@ using Location = Population::Location;
 
 /// The number of samples whose values are read together.
 constexpr std::uint64_t batch_samples = std::uint64_t{1} << 20;
+
+/// Block i of the memory is target i.
+Upsets upsets_of(const Population& population, const record::FaultModel& model) {
+  std::vector<MemoryBlock> blocks;
+  blocks.reserve(population.targets().size());
+  for (const Target& target : population.targets()) blocks.push_back({target.format, target.elements});
+  return {MemoryImage(blocks), model};
+}
 
 /// Draws in batches: first the places, then the old values in the order of the file, then, sample by sample,
 /// the result of a fault.
@@ -161,6 +168,7 @@ class Draw {
   void by_upset(std::uint64_t count) {
     const Upsets upsets = upsets_of(population_, model_);
     check_amount(static_cast<double>(count) * static_cast<double>(upsets.most_words()));
+    shares_ = upsets.shares();
     std::vector<std::uint64_t> masks;
     const auto place_all = [&] {
       values_.read(batch_);
@@ -246,6 +254,7 @@ class Draw {
   Drawn finish() {
     Drawn drawn;
     drawn.redrawn = redrawn_;
+    drawn.upsets = shares_;
     const auto less = [](const Placed& a, const Placed& b) { return a.flat < b.flat; };
     if (!std::is_sorted(changes_.begin(), changes_.end(), less))
       std::sort(changes_.begin(), changes_.end(), less);
@@ -264,6 +273,7 @@ class Draw {
   std::vector<Sample> batch_;
   std::vector<Placed> changes_;
   PlaceIndex index_;
+  std::vector<UpsetShare> shares_;
   std::uint64_t placed_ = 0;
   std::uint64_t redrawn_ = 0;
 };

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "inject/draw/population.h"
+#include "inject/upset/upsets.h"
 #include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
@@ -11,6 +13,7 @@ namespace bitrift::inject {
 struct Drawn {
   record::FaultList list;
   std::uint64_t redrawn = 0;
+  std::vector<UpsetShare> upsets = {};  ///< see Plan
 };
 
 /// The most faults of one injection: drawing holds about 100 bytes of each in memory.

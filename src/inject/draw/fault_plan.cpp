@@ -131,6 +131,7 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   result.list = std::move(drawn.list);
   if (model.plane == record::Plane::storage) name_structures(reader, population, result.list);
   result.redrawn = drawn.redrawn;
+  result.upsets = std::move(drawn.upsets);
   std::vector<std::string> paths;
   for (const Target& target : population.targets()) paths.push_back(target.path);
   result.tensors = tensors_of(reader, paths);

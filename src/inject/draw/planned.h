@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "inject/draw/census.h"
+#include "inject/upset/upsets.h"
 #include "record/fault/fault.h"
 #include "record/fault/fault_list.h"
 
@@ -26,6 +27,7 @@ struct Plan {
   std::uint64_t redrawn = 0;  ///< samples that were drawn again because allow_nan refused the result
   std::vector<TargetedTensor>
       tensors;  ///< targeted ones; for a replayed list, those with faults; none for metadata
+  std::vector<UpsetShare> upsets = {};  ///< of a model of upsets that was drawn, by mode
   [[nodiscard]] std::vector<record::AppliedFault> faults() const { return list.expanded(); }
 };
 

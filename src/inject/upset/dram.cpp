@@ -18,7 +18,6 @@ double failures(UpsetMode mode, record::UpsetRates rates) noexcept {
 double parts_of_chip(UpsetMode mode) noexcept {
   switch (mode) {
     case UpsetMode::bit:
-      return static_cast<double>(words_of_rank * bits_of_chip);
     case UpsetMode::word:
       return static_cast<double>(words_of_rank);
     case UpsetMode::column:

@@ -27,7 +27,7 @@ inline constexpr std::uint64_t words_of_rank = words_of_stripe * rows;
 /// together.
 [[nodiscard]] double failures(record::UpsetMode mode, record::UpsetRates rates) noexcept;
 
-/// How many parts of this kind a chip has.
+/// How many parts of this kind a chip has; its bits in one word count as one.
 [[nodiscard]] double parts_of_chip(record::UpsetMode mode) noexcept;
 
 }  // namespace bitrift::inject::dram

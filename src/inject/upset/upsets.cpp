@@ -50,7 +50,7 @@ Decoded decode(Ecc ecc, unsigned code, unsigned chip, unsigned pattern) {
       code, {0, static_cast<std::uint8_t>(bits << dram::bits_of_chip * (chip - dram::data_chips))});
 }
 
-/// The index of the first entry whose `up_to` is above a fraction of the last one's.
+/// The first entry whose `up_to` is above a fraction of the last one's.
 template <typename Entry>
 const Entry& pick(const std::vector<Entry>& entries, double unit) {
   const double sought = unit * entries.back().up_to;
@@ -129,8 +129,8 @@ void Upsets::add(UpsetMode mode, const record::FaultModel& model) {
   const auto all_chips = static_cast<double>(added.decodings.size());
   // For one part of one chip with one of the codes, in events per 1,000 days.
   const double rate = dram::failures(mode, model.upset_rates.value_or(record::UpsetRates::transient)) /
-                      dram::parts_of_chip(mode) * (mode == UpsetMode::bit ? dram::bits_of_chip : 1) *
-                      hours_of_1000_days / hours_of_failures / codes(model.ecc.value());
+                      dram::parts_of_chip(mode) * hours_of_1000_days / hours_of_failures /
+                      codes(model.ecc.value());
   UpsetShare share{mode};
   std::map<std::vector<std::uint64_t>, Chances> known;  // by the words of a part
   for (MemoryImage::Part& part : image_.parts(mode)) {

@@ -14,7 +14,6 @@
 #include "commands.h"
 #include "core/error.h"
 #include "inject/draw/selection.h"
-#include "inject/draw/upset_image.h"
 #include "inject/manifest/manifest.h"
 #include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
@@ -195,9 +194,6 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
   if (manifest.model.plane != record::Plane::metadata) {
     for (const ckpt::TensorInfo* const tensor : inject::left_out(reader, inject::choice_of(manifest.model)))
       shown.left_out.push_back(*tensor);
-  }
-  if (manifest.model.what == record::FaultKind::upset) {
-    shown.upsets = inject::upsets_of(inject::population_of(reader, manifest.model), manifest.model).shares();
   }
   shown.aliases = altered_aliases(reader, manifest);
   shown.files = altered_files(reader, manifest);

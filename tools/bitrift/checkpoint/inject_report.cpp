@@ -236,7 +236,7 @@ void report_injection(const InjectReport& report, const inject::Manifest& manife
   if (report.dry_run && !report.replayed) population = describe_population(manifest.plan.census, whole);
   if (!report.json) {
     const std::string head = population.empty() ? "" : population_table(population, whole) + "\n";
-    print(head + upset_table(report.upsets) + fault_table(manifest.plan.list, report.files) +
+    print(head + upset_table(manifest.plan.upsets) + fault_table(manifest.plan.list, report.files) +
           alias_lines(report) + left_out_lines(report) + summary_line(report, manifest));
     return;
   }
@@ -246,7 +246,7 @@ void report_injection(const InjectReport& report, const inject::Manifest& manife
   if (!population.empty()) value["population"] = std::move(population);
   for (std::size_t i = 0; i < report.files.size(); ++i) value["faults"][i]["file"] = report.files[i];
   if (!report.aliases.empty()) value["aliases"] = report.aliases;
-  if (!report.upsets.empty()) value["upsets"] = upsets_json(report.upsets);
+  if (!manifest.plan.upsets.empty()) value["upsets"] = upsets_json(manifest.plan.upsets);
   if (!report.left_out.empty()) value["left_out"] = left_out_json(report);
   if (!report.dry_run) value["output"] = report.written;
   print_json(value);

@@ -7,7 +7,6 @@
 
 #include "ckpt/reader.h"
 #include "inject/manifest/manifest.h"
-#include "inject/upset/upsets.h"
 
 namespace bitrift::cli {
 
@@ -16,8 +15,7 @@ struct InjectReport {
   std::string written;                     ///< the altered file
   std::vector<ckpt::TensorInfo> left_out;  ///< they cannot be altered, and nobody asked for them
   std::map<std::string, std::string>
-      aliases;                             ///< of the altered tensors those that are, and what they stand for
-  std::vector<inject::UpsetShare> upsets;  ///< of a model of upsets that was drawn
+      aliases;  ///< of the altered tensors those that are, and what they stand for
   /// The file that each fault is in, if the checkpoint has several.
   std::vector<std::string> files;
 };
