@@ -1,4 +1,4 @@
-// Where tensors lie in the words of a memory.
+// How tensors are laid out in a memory, word by word.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,7 @@ struct WordError {
   std::uint8_t check = 0;
 };
 
-/// What the decoder makes of a word.
+/// The result of decoding a word.
 struct Decoded {
   bool detected = false;   ///< the word is reported as uncorrectable
   std::uint64_t data = 0;  ///< otherwise: the data bits that are wrong after the correction

@@ -10,8 +10,8 @@
 
 namespace bitrift::inject {
 
-/// What happens to upsets of one mode that strike a part of a chip with words of the image, in events per
-/// 1,000 days of the memory that holds the image. A word that the code reports as uncorrectable stops the
+/// How often upsets of one mode strike a part of a chip that holds words of the image, and how they end, in
+/// events per 1,000 days of the memory. A word that the code reports as uncorrectable stops the
 /// machine, so an upset *escapes* if no word is reported and at least one value is wrong. The sum of
 /// corrected, detected and escaped is the rate of all.
 struct UpsetShare {
@@ -25,7 +25,7 @@ struct UpsetShare {
 /// chip's bits are wrong; in a larger part, each bit is wrong with probability 1/2.
 class Upsets {
  public:
-  /// Modes without a word in the image have no share. Throws Error(bad_input) when no upset escapes.
+  /// If the model names a mode, only that one has a share. Throws Error(bad_input) when no upset escapes.
   Upsets(MemoryImage image, const record::FaultModel& model);
 
   [[nodiscard]] const std::vector<UpsetShare>& shares() const noexcept { return shares_; }
@@ -41,11 +41,11 @@ class Upsets {
   [[nodiscard]] std::vector<WrongWord> draw(std::uint64_t key, std::uint64_t number) const;
 
  private:
-  /// What a decoder makes of the patterns of one chip in a word of one kind.
+  /// How the patterns of one chip are decoded in a word of one kind.
   struct Decoding {
     std::vector<std::uint64_t> silent;  ///< for each pattern that is not reported: the wrong bits of values
     double unreported = 0;              ///< share of the patterns that are not reported
-    double harmless = 0;                ///< share of those that leave no value wrong
+    double harmless = 0;                ///< share of those that are not reported and leave no value wrong
   };
   /// By chip and kind of word. Chips of memories with different codes are different: chip c of a memory with
   /// code k is number k x chips + c.
@@ -56,13 +56,13 @@ class Upsets {
     std::vector<double> escapes;
     double up_to = 0;  ///< rate of escaping upsets in this and all parts before
   };
-  /// A mode of which upsets escape.
+  /// A mode with upsets that escape.
   struct Mode {
     Decodings decodings;
     std::vector<Source> sources;
     double up_to = 0;  ///< rate of escaping upsets of this and all modes before
   };
-  /// What becomes of an upset of a part.
+  /// The probabilities of how an upset of a part ends.
   struct Chances {
     std::vector<double> escapes;        ///< by chip
     double corrected = 0, escaped = 0;  ///< sums over the chips

@@ -55,7 +55,7 @@ constexpr EnumNames<2> names_of(MaskPlace) { return {"place of a mask", {"aligne
 enum class Ecc { none, secded, chipkill };
 constexpr EnumNames<3> names_of(Ecc) { return {"error-correcting code", {"none", "secded", "chipkill"}}; }
 
-/// What of a DRAM chip an upset strikes.
+/// The part of a DRAM chip that an upset strikes.
 enum class UpsetMode { bit, word, column, row, bank, chip };
 constexpr EnumNames<6> names_of(UpsetMode) {
   return {"mode of an upset", {"bit", "word", "column", "row", "bank", "chip"}};
