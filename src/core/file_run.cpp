@@ -37,7 +37,7 @@ std::string FileList::place(std::uint64_t offset) const {
 
 bool stays_in_folder(const std::string& name) {
   const std::filesystem::path path = name;
-  if (path.empty() || path.is_absolute()) return false;
+  if (path.empty() || path.is_absolute() || name.find('\0') != std::string::npos) return false;
   for (const auto& part : path) {
     if (part == "..") return false;
   }

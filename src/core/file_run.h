@@ -35,7 +35,7 @@ struct FileList {
   [[nodiscard]] std::string place(std::uint64_t offset) const;
 };
 
-/// Whether the name of a file, which another file states, is a relative path without "..".
+/// Whether the name of a file, which another file states, is a relative path without ".." and without NUL.
 [[nodiscard]] bool stays_in_folder(const std::string& name);
 
 /// These files, each opened when it is first needed. For one thread. All members throw Error(not_found | io |

@@ -40,10 +40,21 @@ std::string role_of_optimizer_slot(std::string_view slot) {
   return "unknown";
 }
 
-// "replica/2/model/bn1.weight" has the role of "model/bn1.weight", whose siblings may only be there.
+/// What follows the name of a rank's file of DeepSpeed: "mp_rank_00_model_states/module/fc.weight" ->
+/// "module/fc.weight". Not after "layer_03-model_00-model_states/", the name of a pipeline's layer.
+std::string_view path_in_rank(std::string_view path) {
+  const std::size_t slash = path.find('/');
+  if (slash == std::string_view::npos) return path;
+  const std::string_view file = path.substr(0, slash);
+  const bool rank = file.find("mp_rank_") != std::string_view::npos &&
+                    (file.ends_with("model_states") || file.ends_with("optim_states"));
+  return rank ? path.substr(slash + 1) : path;
+}
+
+/// "replica/2/model/bn1.weight" has the role of "model/bn1.weight", whose siblings may only be there.
 std::string_view path_in_replica(std::string_view path) {
   constexpr std::string_view prefix = "replica/";
-  if (!path.starts_with(prefix)) return path;
+  if (!path.starts_with(prefix)) return path_in_rank(path);
   const std::size_t end = path.find_first_not_of("0123456789", prefix.size());
   if (end == prefix.size() || end == std::string_view::npos || path[end] != '/') return path;
   return path.substr(end + 1);
@@ -148,6 +159,7 @@ bool is_norm_by_shape(const Catalog& catalog, const Dataset& dataset, std::strin
   const Dataset* const weight = catalog.find(stem + "weight");
   const Dataset* const bias = catalog.find(stem + "bias");
   if (weight == nullptr || weight->shape != dataset.shape) return false;
+  if (dataset.shape.front() == 0) return false;  // ZeRO 3 leaves every parameter without elements
   return bias != nullptr ? bias->shape == weight->shape : names_a_norm(layer);
 }
 
@@ -222,6 +234,7 @@ Place own_place(const Catalog& catalog, const Dataset& dataset) {
 }  // namespace
 
 bool is_optimizer_path(std::string_view path) {
+  path = path_in_rank(path);
   return is_optimizer(path.substr(0, path.find_first_of(kSeparators)));
 }
 

@@ -28,6 +28,11 @@ constexpr std::array<std::string_view, 4> models = {"model.safetensors", "adapte
                                                     "diffusion_pytorch_model.safetensors",
                                                     "pytorch_model.bin"};
 constexpr std::array<std::string_view, 2> optimizers = {"optimizer.pt", "optimizer.bin"};
+/// DeepSpeed: the folder of the checkpoint to resume from, in a text, and what the names of the ranks' files end
+/// in (deepspeed/runtime/engine.py, save_checkpoint).
+constexpr std::string_view latest_name = "latest";
+constexpr std::uint64_t most_latest = 4096;
+constexpr std::array<std::string_view, 2> rank_ends = {"model_states.pt", "optim_states.pt"};
 
 bool is_index(std::string_view name) {
   return std::any_of(index_ends.begin(), index_ends.end(), [name](std::string_view end) {
@@ -103,6 +108,49 @@ void add_optimizer(FileSet& set) {
   }
 }
 
+/// The files of ranks in a folder, sorted.
+std::vector<std::string> rank_files_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    const bool known = std::any_of(rank_ends.begin(), rank_ends.end(),
+                                   [&](std::string_view end) { return name.ends_with(end); });
+    if (known && entry.is_regular_file(none)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The folder that `latest` names; "" if there is no such file, or it holds something else.
+std::string latest_folder(const std::filesystem::path& folder) {
+  if (!has_file(folder, latest_name)) return "";
+  const archive::BoundedFile file(folder / latest_name);
+  if (file.size() > most_latest) return "";
+  const auto bytes = file.read(0, file.size(), "the name of the latest checkpoint");
+  const std::string text(bytes.begin(), bytes.end());
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "";
+  std::string name = text.substr(0, end + 1);
+  return stays_in_folder(name) ? name : "";
+}
+
+/// The files of DeepSpeed's ranks: in the folder itself, or in the one that `latest` names.
+void add_ranks(FileSet& set) {
+  std::string tag;
+  std::vector<std::string> names = rank_files_in(set.folder);
+  if (names.empty()) {
+    tag = latest_folder(set.folder);
+    if (tag.empty()) return;
+    names = rank_files_in(set.folder / tag);
+    if (names.empty()) return;
+    if (set.index.empty()) set.index = latest_name;
+    tag += '/';
+  }
+  for (const std::string& name : names)
+    set.files.push_back({tag + name, name.substr(0, name.size() - std::string_view(".pt").size()) + '/'});
+}
+
 }  // namespace
 
 std::filesystem::path root_of_set(const std::filesystem::path& path) {
@@ -130,10 +178,11 @@ std::optional<FileSet> find_file_set(const std::filesystem::path& path) {
   } else {
     const auto model = std::find_if(models.begin(), models.end(),
                                     [&](std::string_view name) { return has_file(set.folder, name); });
-    if (model == models.end()) return std::nullopt;
-    set.files.push_back({std::string(*model), ""});
+    if (model != models.end()) set.files.push_back({std::string(*model), ""});
   }
-  add_optimizer(set);
+  if (!set.files.empty()) add_optimizer(set);
+  add_ranks(set);
+  if (set.files.empty()) return std::nullopt;
   return set;
 }
 

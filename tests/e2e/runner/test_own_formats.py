@@ -125,6 +125,22 @@ FORMATS["shards"] = Format(
     "(out / 'trainer_state.json').write_text('{}')\n",
     ("weight", "exp_avg"),
 )
+FORMATS["DeepSpeed"] = Format(
+    "deepspeed",
+    "from pathlib import Path\n",
+    "def load(path):\n"
+    "    step = Path(path) / (Path(path) / 'latest').read_text()\n"
+    "    model.load_state_dict(torch.load(step / 'mp_rank_00_model_states.pt')['module'])\n"
+    "    kept = torch.load(step / 'zero_pp_rank_0_mp_rank_00_optim_states.pt')['optimizer_state_dict']\n"
+    "    optimizer.load_state_dict(kept['base_optimizer_state'])\n",
+    "step = Path('deepspeed/global_step5')\n"
+    "step.mkdir(parents=True, exist_ok=True)\n"
+    "(step.parent / 'latest').write_text(step.name)\n"
+    "torch.save({'module': model.state_dict()}, step / 'mp_rank_00_model_states.pt')\n"
+    "kept = {'optimizer_state_dict': {'base_optimizer_state': optimizer.state_dict()}}\n"
+    "torch.save(kept, step / 'zero_pp_rank_0_mp_rank_00_optim_states.pt')\n",
+    ("weight", "exp_avg"),
+)
 FIRST = ("dict", "safetensors", "distributed")
 
 

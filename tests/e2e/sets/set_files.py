@@ -38,11 +38,13 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def flat(value: object, path: str = "") -> Arrays:
-    """The tensors of nested dicts, by their keys joined with '/'."""
+    """The tensors of nested dicts and lists, by their keys joined with '/'."""
     if isinstance(value, torch.Tensor) and value.is_complex():
         return {f"{path}:real": bits_of(value.real), f"{path}:imag": bits_of(value.imag)}
     if isinstance(value, torch.Tensor):
         return {path: bits_of(value)}
+    if isinstance(value, list):
+        value = dict(enumerate(value))
     if not isinstance(value, dict):
         return {}
     found: Arrays = {}
@@ -140,6 +142,37 @@ def read_shards(folder: Path) -> Arrays:
     return found
 
 
+# --- DeepSpeed ---
+
+
+def save_ranks(folder: Path) -> None:
+    """What DeepSpeed's engine saves with ZeRO 1 on two ranks of data parallelism: each has half of the master weights."""
+    model, adam = trained()
+    tag = folder / "global_step3"
+    tag.mkdir(parents=True)
+    parameters = list(model.parameters())
+    groups = {"exp_avg": [adam.state[one]["exp_avg"] for one in parameters], "master": [one.data for one in parameters]}
+    flat_groups = {name: torch.cat([one.flatten() for one in values]).chunk(2) for name, values in groups.items()}
+    for rank in range(2):
+        moments = {"step": torch.tensor(1.0), "exp_avg": flat_groups["exp_avg"][rank].clone()}
+        kept = {
+            "base_optimizer_state": {"state": {0: moments}, "param_groups": [{"lr": 1e-3, "params": [0]}]},
+            "single_partition_of_fp32_groups": [flat_groups["master"][rank].clone()],
+        }
+        torch.save({"optimizer_state_dict": kept}, tag / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+    state = model.bfloat16().state_dict()
+    torch.save({"module": state, "dp_world_size": 2, "global_steps": 3}, tag / "mp_rank_00_model_states.pt")
+    (folder / "latest").write_text("global_step3")
+    (folder / "zero_to_fp32.py").write_text("print('converts')\n")
+
+
+def read_ranks(folder: Path) -> Arrays:
+    found: Arrays = {}
+    for path in sorted(folder.rglob("*_states.pt")):
+        found |= flat({path.stem: torch.load(path)})
+    return found
+
+
 # --- Keras ---
 
 
@@ -193,5 +226,6 @@ KINDS = {
         save_bin_shards, read_shards, "pytorch_model.bin.index.json", "pytorch_model-00002-of-00003.bin"
     ),
     "folder of a Trainer": Kind(save_folder, read_shards, "", "optimizer.pt"),
+    "DeepSpeed": Kind(save_ranks, read_ranks, "", "global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
     "Keras shards": Kind(save_keras, read_keras, "model.weights.json", "model_00001.weights.h5"),
 }

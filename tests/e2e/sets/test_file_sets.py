@@ -16,7 +16,7 @@ import bitrift
 import numpy as np
 import pytest
 import torch
-from set_files import KINDS, read_shards, save_distributed, save_shards
+from set_files import KINDS, read_shards, save_distributed, save_folder, save_ranks, save_shards
 
 # Keras converts its variables in a way that NumPy warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
@@ -186,6 +186,7 @@ def test_what_is_missing_or_damaged_is_named(kind: tuple[str, Path], tmp_path: P
     [
         ('{"a": "../model.safetensors"}', "not a name in its folder"),
         ('{"a": "/etc/passwd"}', "not a name in its folder"),
+        ('{"a": "model-00001-of-00003.safetensors\\u0000.x"}', "not a name in its folder"),
         ('{"a": 3}', "not a name in its folder"),
         ('{"a": ["model-00001-of-00003.safetensors", null]}', "not a name in its folder"),
         ("{}", "names no file"),
@@ -232,6 +233,46 @@ def test_outputs(tmp_path: Path) -> None:
     assert "symbolic link to a folder" in refused("inject", folder, "-o", tmp_path / "other", "--seed", 1)
     assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".other*"))
     assert "several files" in refused("repair", folder, "-o", tmp_path / "fixed")
+
+
+def test_ranks_of_deepspeed(tmp_path: Path) -> None:
+    """Their roles and layers do not depend on the rank; the folder of the step is a checkpoint, too."""
+    folder = tmp_path / "ckpt"
+    save_ranks(folder)
+    told = json.loads(done("ls", folder, "--json"))["tensors"]
+    inner = json.loads(done("ls", folder / "global_step3", "--json"))["tensors"]
+    place = ("path", "role", "layer")
+    assert [[one.get(key) for key in place] for one in told] == [[one.get(key) for key in place] for one in inner]
+    found = {one["path"]: (one["role"], one.get("layer")) for one in told}
+    model = "mp_rank_00_model_states/module"
+    assert found[f"{model}/0.weight"] == ("weight", "0") and found[f"{model}/1.weight"] == ("norm", "1")
+    slot = "optimizer_state_dict/base_optimizer_state/state/0/exp_avg"
+    for rank in range(2):
+        assert found[f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states/{slot}"][0] == "exp_avg"
+
+    # A second rank of tensor parallelism has other parts of the same layers.
+    step = folder / "global_step3"
+    shutil.copy(step / "mp_rank_00_model_states.pt", step / "mp_rank_01_model_states.pt")
+    assert "3 layers" in done("ls", folder)
+    # ZeRO 3 saves the parameters in the optimizer's files, and here their names without elements.
+    empty = {name: torch.empty(0, dtype=torch.bfloat16) for name in ("0.weight", "0.bias")}
+    torch.save({"module": empty}, step / "zero_pp_rank_0_mp_rank_00_model_states.pt")
+    told = json.loads(done("ls", folder, "--json"))["tensors"]
+    listed = {one["path"]: one for one in told}
+    for name in empty:
+        one = listed[f"zero_pp_rank_0_mp_rank_00_model_states/module/{name}"]
+        assert one["role"] == name[2:] and one["refusal"] == "it has no elements"
+
+    # Beside a model of transformers, whose Trainer loads these files.
+    both = tmp_path / "checkpoint-3"
+    save_folder(both)
+    (both / "optimizer.pt").unlink()
+    shutil.copytree(folder, both, dirs_exist_ok=True)
+    paths = {one["path"] for one in json.loads(done("ls", both, "--json"))["tensors"]}
+    assert paths >= listed.keys() and "0.weight" in paths
+    for text in ("global_step4", "../ckpt/global_step3", " \n", "x" * 5000, "global_step3\0"):
+        (folder / "latest").write_text(text)
+        assert "holds no file with the name of a checkpoint" in refused("ls", folder)
 
 
 def test_links_are_not_altered_in_place(tmp_path: Path) -> None:
