@@ -172,6 +172,11 @@ def _tensors_of(state: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     for key, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise ConversionError(f"{key}: is a {type(value).__name__}; only tensors can be stored")
+        if hasattr(value, "to_local"):  # a DTensor
+            raise ConversionError(
+                f"{key}: each rank holds a part of it, as with FSDP; save it by torch.distributed.checkpoint, whose "
+                "folder can be the base of a campaign"
+            )
         yield key, value
 
 

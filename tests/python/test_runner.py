@@ -261,6 +261,33 @@ def test_snapshot_brings_back_modes_buffers_gradients_and_arrays() -> None:
     assert not model[0].bias.requires_grad
 
 
+class Computed:
+    """Its state holds a tensor that is the result of a computation."""
+
+    def __init__(self, refuses: bool) -> None:
+        self.scale, self.refuses = torch.ones(2, requires_grad=True), refuses
+        self.product = self.scale * 3
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {"product": self.product}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        self.product = state["other" if self.refuses else "product"]
+
+
+def test_snapshot_of_other_objects() -> None:
+    kept = Computed(refuses=False)
+    snapshot = Snapshot([kept])
+    kept.product = torch.zeros(2)
+    snapshot.restore()
+    assert kept.product.tolist() == [3, 3]
+    kept.product += 1
+    snapshot.restore()
+    assert kept.product.tolist() == [3, 3]
+    with pytest.raises(TypeError, match="of Computed does not take what its state_dict"):
+        Snapshot([Computed(refuses=True)]).restore()
+
+
 def test_serve_returns_outside_of_a_campaign_and_wants_a_model() -> None:
     bitrift.runner.serve(model=torch.nn.Linear(1, 1), train_epoch=lambda: None, evaluate=lambda: (0, 0))
     with pytest.raises(TypeError, match="give model"):
@@ -315,6 +342,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     cases = [
         ((*run, "train.py"), "give --checkpoint FILE"),
         ((*run, "none.py", *file), "none.py: no such file"),
+        ((*run, "train.py", "--checkpoint", "none.h5"), "none.h5: no such file or folder"),
         ((*whole, "--", "-x"), "train.py ended without a call of bitrift.runner.serve"),
         ((*run, "train.py:other", *file), "train.py has no function other()"),
         ((*whole, "--epochs", "-1"), "--epochs must be at least 0"),

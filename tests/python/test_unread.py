@@ -12,7 +12,7 @@ import h5py
 import pytest
 import torch
 from bitrift.runner.serving import Script, Trainer
-from bitrift.runner.unread import Loads, candidates, codes_of, unread_tensors, unused_ends
+from bitrift.runner.unread import Loads, candidates, codes_of, unread_tensors, unused_weights
 
 LAYERS = 30
 WEIGHTS = [f"{i}.weight" for i in range(LAYERS)]
@@ -126,7 +126,7 @@ def unused(base: Path, used: range, strict: bool = False) -> list[str]:
 
     expected = sum(layers[i](torch.ones(2)).item() for i in used)
     trainer = Trainer(Script(load, lambda: None, evaluate, lambda: state))
-    return unused_ends(Loads(trainer, base, base.with_name("copy.h5")), [f"model/{name}" for name in WEIGHTS])
+    return unused_weights(Loads(trainer, base, base.with_name("copy.h5")), [[f"model/{name}" for name in WEIGHTS]])
 
 
 def test_weights_at_the_ends_that_no_evaluation_uses_are_found(base: Path) -> None:
@@ -134,6 +134,31 @@ def test_weights_at_the_ends_that_no_evaluation_uses_are_found(base: Path) -> No
     for strict in (False, True):
         assert unused(base, range(2, 27), strict) == sorted(f"model/{i}.weight" for i in (0, 1, 27, 28, 29))
     assert unused(base, range(16, 17)) == sorted(f"model/{i}.weight" for i in (*range(16), *range(17, 30)))
+
+
+@pytest.mark.parametrize("evaluated", ["model", "ema", "none"])
+def test_weights_of_a_model_that_is_not_evaluated_are_unused(tmp_path: Path, evaluated: str) -> None:
+    """Such as that of a script that evaluates averages of its weights."""
+    base, layers = tmp_path / "base.h5", model()
+    ema = torch.optim.swa_utils.AveragedModel(layers)
+    bitrift.torch.save(base, layers, ema=ema)
+    with h5py.File(base) as file:
+        folders = [
+            [f"{top}/{name}" for name in sorted(file[top]) if name.endswith("weight")] for top in ("model", "ema")
+        ]
+
+    def evaluate() -> tuple[float, float]:
+        if evaluated == "none":
+            return 0.0, 0.0
+        of = layers if evaluated == "model" else ema.module
+        return sum(layer(torch.ones(2)).item() for layer in list(of.children())[1:]), 0.0
+
+    script = Script(
+        lambda path: bitrift.torch.load_into(path, layers, ema=ema), lambda: None, evaluate, lambda: [layers, ema]
+    )
+    found = unused_weights(Loads(Trainer(script), base, tmp_path / "copy.h5"), folders)
+    first = {"model": ["model/0.weight"], "ema": ["ema/module.0.weight", *folders[0]], "none": []}
+    assert found == sorted(first[evaluated])
 
 
 def test_no_weight_is_called_unused_where_none_near_the_end_is_used(base: Path) -> None:

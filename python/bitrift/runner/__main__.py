@@ -81,9 +81,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.error("--check makes runs without faults: leave out --strike")
     if options.epochs < 0 or options.ranks < 1:
         parser.error("--epochs must be at least 0, and --ranks at least 1")
-    for path in (Path(options.script), None if options.unread else options.checkpoint):
-        if path is not None and not path.is_file():
-            parser.error(f"{path}: no such file")
+    if not Path(options.script).is_file():
+        parser.error(f"{options.script}: no such file")
+    if options.checkpoint is not None and not options.unread and not options.checkpoint.exists():
+        parser.error(f"{options.checkpoint}: no such file or folder")
     return options
 
 
@@ -214,14 +215,14 @@ class Unread(OneAnswer):
         """Writes their names to a file and ends the process."""
         from bitrift.runner import ranks
         from bitrift.runner.serving import Trainer
-        from bitrift.runner.unread import Loads, candidates, unread_tensors, unused_ends
+        from bitrift.runner.unread import Loads, candidates, unread_tensors, unused_weights
 
         options = self._options
         check_ranks(options.ranks)
         loads = Loads(Trainer(script), options.base, options.checkpoint)
         # The golden run tells of a script that refuses its base.
         unread = [] if loads.refused else unread_tensors(loads, candidates(options.base))
-        unused = [] if loads.refused else unused_ends(loads, json.loads(options.weights.read_text()))
+        unused = [] if loads.refused else unused_weights(loads, json.loads(options.weights.read_text()))
         if ranks.number() == 0:
             self.answer({"tensors": {"unread": unread, "unused": unused}})
         end(0)

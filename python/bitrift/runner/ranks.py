@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -40,3 +41,22 @@ def mean(value: float) -> float:
 def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
     """The model inside DistributedDataParallel, whose tensors have the names of the checkpoint."""
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
+
+
+def own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of a tensor that is cut among ranks (DTensor), in the same memory; other tensors whole."""
+    return tensor.to_local() if is_cut(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def is_cut(tensor: torch.Tensor) -> bool:
+    """Whether the ranks hold parts of it."""
+    return hasattr(tensor, "to_local")
+
+
+def cut_again(modules: Iterable[torch.nn.Module]) -> None:
+    """Lets FSDP drop the whole parameters that it keeps after a forward pass without a backward pass: after that,
+    parameters are those that the optimizer knows.
+    """
+    for module in modules:
+        if hasattr(module, "reshard") and hasattr(module, "unshard"):
+            module.reshard()  # type: ignore[operator]

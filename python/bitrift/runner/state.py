@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bitrift.runner import ranks
+
 Restore = Callable[[], None]
 
 
@@ -32,7 +34,9 @@ class Snapshot:
 
 
 def digest(value: Any) -> tuple[str, bool]:
-    """128 bits over names, types, shapes and bytes of a state, and whether all its numbers are finite."""
+    """128 bits over names, types, shapes and bytes of a state, and whether all its numbers are finite. A
+    tensor that is cut among ranks counts with the bytes of this rank.
+    """
     total, finite = hashlib.blake2b(digest_size=16), True
     for name, leaf in _leaves("", value):
         total.update(name.encode() + b"\0")
@@ -54,7 +58,7 @@ def _add(total: hashlib.blake2b, leaf: Any) -> bool:
     """Adds type, shape and bytes of a value to a digest; whether all its numbers are finite."""
     if isinstance(leaf, torch.Tensor):
         total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-        flat = leaf.detach().reshape(-1).contiguous().cpu()
+        flat = ranks.own_part(leaf.detach()).reshape(-1).contiguous().cpu()
         total.update(flat.view(torch.uint8).numpy().data)
         return _is_finite(flat)
     if isinstance(leaf, np.ndarray):
@@ -121,9 +125,30 @@ def _restore_of(value: Any) -> Restore:
     if isinstance(value, torch.optim.Optimizer):
         return _restore_optimizer(value)
     if _keeps_state(value):
-        state = copy.deepcopy(value.state_dict())
-        return lambda: value.load_state_dict(copy.deepcopy(state))
+        return _restore_object(value)
     return lambda: None
+
+
+def _copy_of(state: Any) -> Any:
+    """A deep copy, also of tensors that are results of computations, which copy.deepcopy() refuses."""
+    tensors = {id(leaf): leaf.detach().clone() for _, leaf in _leaves("", state) if isinstance(leaf, torch.Tensor)}
+    return copy.deepcopy(state, dict(tensors))
+
+
+def _restore_object(value: Any) -> Restore:
+    state = _copy_of(value.state_dict())
+
+    def restore() -> None:
+        try:
+            value.load_state_dict(_copy_of(state))
+        except Exception as error:
+            raise TypeError(
+                f"state: load_state_dict() of {type(value).__name__} does not take what its state_dict() returns "
+                f"({type(error).__name__}: {error}); let state return its parts instead: tensors, and optimizers of "
+                "PyTorch"
+            ) from error
+
+    return restore
 
 
 def _restore_tensor(tensor: torch.Tensor) -> Restore:
@@ -138,12 +163,14 @@ def _restore_tensor(tensor: torch.Tensor) -> Restore:
 
 
 def _restore_module(module: torch.nn.Module) -> Restore:
+    ranks.cut_again(module.modules())
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     contents = {name: value.detach().clone() for name, value in tensors.items()}
     trained = {name: value.requires_grad for name, value in module.named_parameters()}
     modes = {name: part.training for name, part in module.named_modules()}
 
     def restore() -> None:
+        ranks.cut_again(module.modules())
         with torch.no_grad():
             for name, value in (*module.named_parameters(), *module.named_buffers()):
                 value.copy_(contents[name])
@@ -157,10 +184,10 @@ def _restore_module(module: torch.nn.Module) -> Restore:
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer) -> Restore:
-    state = copy.deepcopy(optimizer.state_dict())
+    state = _copy_of(optimizer.state_dict())
 
     def restore() -> None:
-        optimizer.load_state_dict(copy.deepcopy(state))
+        optimizer.load_state_dict(_copy_of(state))
         optimizer.zero_grad(set_to_none=True)
 
     return restore

@@ -152,12 +152,12 @@ class Strikes(Watch):
             raise BadInput(f"there is no replica {fault.replica}; there are 0 to {ranks.count() - 1}")
 
     def _strike(self, fault: Fault, values: torch.Tensor) -> None:
-        number = self._faults.index(fault)
+        number, values = self._faults.index(fault), ranks.own_part(values)
         if self._sizes.setdefault(number, values.numel()) != values.numel():
             return  # a batch of another size, at the end of an epoch
         try:
             with torch.no_grad():
-                found = fault.flip(values)
+                found = fault.flip(values.detach())
         except NotComputed as error:
             return self._cannot(error)
         first = {"compute": dict(fault.row)} | found | {"times": 0}
@@ -170,6 +170,7 @@ class Strikes(Watch):
         print(f"bitrift.runner: error: {error}", file=sys.stderr)
 
     def begin_epoch(self) -> None:
+        ranks.cut_again(self.layers.values())
         self._calls.clear()
 
     def _before_forward(self, faults: list[Fault], *_: Any) -> None:
@@ -221,17 +222,18 @@ class Strikes(Watch):
             value = self.parameters[name]
             if id(value) in own:
                 here = [fault for fault in due if fault.tensor == name]
-                self._before.append((here, value, value.detach().clone()))
+                part = ranks.own_part(value.detach())
+                self._before.append((here, part, part.clone()))
 
     def after_update(self) -> None:
         with torch.no_grad():
             for faults, value, before in self._before:
-                added = value.detach() - before
+                added = value - before
                 struck = torch.zeros(added.numel(), dtype=torch.bool, device=added.device)
                 for fault in faults:
                     self._strike(fault, added)
                     struck[torch.tensor(fault.places(added.numel()), device=added.device)] = True
-                value.copy_(torch.where(struck.view_as(added), before + added, value.detach()))
+                value.copy_(torch.where(struck.view_as(added), before + added, value))
         self._before = []
 
     def end_step(self) -> None:

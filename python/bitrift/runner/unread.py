@@ -135,18 +135,27 @@ def _unread_among(loads: Loads, tensors: Sequence[str]) -> list[str]:
     return _unread_among(loads, tensors[:half]) + _unread_among(loads, tensors[half:])
 
 
-def unused_ends(loads: Loads, weights: Sequence[str]) -> list[str]:
-    """The weights before the first, and after the last of these that changes an evaluation. None at an end where no
-    such weight is near.
+def unused_weights(loads: Loads, folders: Sequence[Sequence[str]]) -> list[str]:
+    """The weights before the first, and after the last that changes an evaluation, in the first folder that has one. No
+    weight at an end where no such weight is near.
+
+    The weights of the folders before are unused, too: a script may evaluate averages of the weights instead. None of
+    them is if no folder has a weight that changes an evaluation.
     """
     plain = loads.evaluation([])
 
-    def before_a_used_one(names: Iterable[str]) -> list[str]:
+    def before_a_used_one(names: Iterable[str]) -> list[str] | None:
         unused: list[str] = []
         for name in islice(names, _MOST_UNUSED + 1):
             if loads.evaluation([name]) != plain:
                 return unused
             unused.append(name)
-        return []
+        return None
 
-    return sorted({*before_a_used_one(weights), *before_a_used_one(reversed(weights))})
+    before: list[str] = []
+    for weights in folders:
+        first, last = before_a_used_one(weights), before_a_used_one(reversed(weights))
+        if first is not None or last is not None:
+            return sorted({*before, *(first or []), *(last or [])})
+        before += weights
+    return []

@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -39,8 +41,8 @@ struct Answer {
   std::set<std::string> unread, unused;
 };
 
-Answer answer_of(const design::Arm& arm, const Launch& launch, const std::vector<std::string>& weights,
-                 const std::filesystem::path& log) {
+Answer answer_of(const design::Arm& arm, const Launch& launch,
+                 const std::vector<std::vector<std::string>>& weights, const std::filesystem::path& log) {
   const TemporaryFolder folder("bitrift-unread");
   const auto answer = folder.path() / "answer.json";
   const auto list = folder.path() / "weights.json";
@@ -78,7 +80,8 @@ Json ask_about_base(const design::CampaignSpec& spec, std::size_t file, const st
                     const Launch& launch, const std::filesystem::path& log) {
   const ckpt::Reader reader(base);
   const auto roles = readable_roles(reader);
-  const std::vector<std::string> weights = model_weights(reader);
+  std::vector<std::vector<std::string>> weights;
+  for (WeightFolder& folder : weight_folders(reader)) weights.push_back(std::move(folder.weights));
   std::set<std::string> unread, kept, unused;
   Launch own = launch;
   own.base = base;

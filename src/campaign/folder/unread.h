@@ -14,7 +14,8 @@ namespace bitrift::campaign {
 
 /// Lets the script of every arm that resumes from this file load it with altered tensors. {"unread":
 /// [{"tensor", "role"}], "unused": [...]}: the tensors that changed nothing in some arm, sorted, and the
-/// weights at both ends of model_weights() on which the evaluation of some arm does not depend. If an arm
+/// weights of weight_folders() on which the evaluation of some arm does not depend: those at both ends of the
+/// first folder on which it does, and all of the folders before. If an arm
 /// reads no tensor of a role, this role is left to its reader canary. "unread" is absent if faults alter no
 /// file. file: index into spec.files; base: where it is. Throws Error(bad_input) with the script's exception.
 [[nodiscard]] record::Json ask_about_base(const design::CampaignSpec& spec, std::size_t file,

@@ -26,8 +26,8 @@ using record::TrialKind;
 // A change of so few weights is so small that a training must not suffer from it.
 record::FaultModel jitter_model(const ckpt::Reader& base) {
   record::FaultModel model;
-  const std::string folder = model_folder(base);
-  if (!folder.empty()) model.tensors = {folder + "/**"};
+  const std::vector<WeightFolder> folders = weight_folders(base);
+  if (!folders.empty() && !folders.front().name.empty()) model.tensors = {folders.front().name + "/**"};
   model.roles = {"weight"};
   model.bits = "0";
   model.count = 1;
@@ -308,11 +308,9 @@ void Plan::check_jitter() const {
 
 void Plan::find_weights() {
   const ckpt::Reader& base = bases_.front();
-  weights_ = model_weights(base);
-  for (const record::BaseFile& file : spec_.files) {
-    std::erase_if(weights_,
-                  [&](const std::string& name) { return std::ranges::count(file.unused, name) > 0; });
-  }
+  std::set<std::string> unused;
+  for (const record::BaseFile& file : spec_.files) unused.insert(file.unused.begin(), file.unused.end());
+  weights_ = used_weights(base, unused);
   if (weights_.empty()) {
     fail(
         ErrorCode::bad_input,

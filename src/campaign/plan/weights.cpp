@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "core/text/natural_order.h"
 
 namespace bitrift::campaign {
 namespace {
+
+constexpr std::string_view model_name = "model";
 
 bool is_weight(const ckpt::TensorInfo& tensor) {
   return tensor.role == "weight" && tensor.alias_of.empty() && !tensor.left_out;
@@ -15,28 +19,35 @@ bool is_weight(const ckpt::TensorInfo& tensor) {
 
 }  // namespace
 
-std::string model_folder(const ckpt::Reader& base) {
+std::vector<WeightFolder> weight_folders(const ckpt::Reader& base) {
+  std::map<std::string, WeightFolder> by_name;
   std::map<std::string, std::uint64_t> bytes;
   for (const ckpt::TensorInfo& tensor : base.tensors()) {
+    if (!is_weight(tensor)) continue;
     const std::size_t cut = tensor.path.find('/');
-    if (is_weight(tensor))
-      bytes[cut == std::string::npos ? "" : tensor.path.substr(0, cut)] += tensor.stored_bytes;
+    const std::string name = cut == std::string::npos ? "" : tensor.path.substr(0, cut);
+    by_name[name].name = name;
+    by_name[name].weights.push_back(tensor.path);
+    bytes[name] += tensor.stored_bytes;
   }
-  if (bytes.contains("model")) return "model";
-  const auto most = std::max_element(bytes.begin(), bytes.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == bytes.end() ? "" : most->first;
+  std::vector<WeightFolder> folders;
+  for (auto& [name, folder] : by_name) {
+    std::sort(folder.weights.begin(), folder.weights.end(), natural_less);
+    folders.push_back(std::move(folder));
+  }
+  std::stable_sort(folders.begin(), folders.end(), [&](const WeightFolder& a, const WeightFolder& b) {
+    if ((a.name == model_name) != (b.name == model_name)) return a.name == model_name;
+    return bytes.at(a.name) > bytes.at(b.name);
+  });
+  return folders;
 }
 
-std::vector<std::string> model_weights(const ckpt::Reader& base) {
-  const std::string folder = model_folder(base);
-  std::vector<std::string> weights;
-  for (const ckpt::TensorInfo& tensor : base.tensors()) {
-    if (is_weight(tensor) && (folder.empty() || tensor.path.starts_with(folder + '/')))
-      weights.push_back(tensor.path);
+std::vector<std::string> used_weights(const ckpt::Reader& base, const std::set<std::string>& unused) {
+  for (WeightFolder& folder : weight_folders(base)) {
+    std::erase_if(folder.weights, [&](const std::string& name) { return unused.contains(name); });
+    if (!folder.weights.empty()) return std::move(folder.weights);
   }
-  std::sort(weights.begin(), weights.end(), natural_less);
-  return weights;
+  return {};
 }
 
 }  // namespace bitrift::campaign

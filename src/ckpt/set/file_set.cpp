@@ -28,8 +28,8 @@ constexpr std::array<std::string_view, 4> models = {"model.safetensors", "adapte
                                                     "diffusion_pytorch_model.safetensors",
                                                     "pytorch_model.bin"};
 constexpr std::array<std::string_view, 2> optimizers = {"optimizer.pt", "optimizer.bin"};
-/// DeepSpeed: the folder of the checkpoint to resume from, in a text, and what the names of the ranks' files end
-/// in (deepspeed/runtime/engine.py, save_checkpoint).
+/// DeepSpeed: the folder of the checkpoint to resume from, in a text, and what the names of the ranks' files
+/// end in (deepspeed/runtime/engine.py, save_checkpoint).
 constexpr std::string_view latest_name = "latest";
 constexpr std::uint64_t most_latest = 4096;
 constexpr std::array<std::string_view, 2> rank_ends = {"model_states.pt", "optim_states.pt"};

@@ -6,6 +6,7 @@ aux       a second head that the script never loads
 lenient   the base of `aux`, loaded with strict=False into a model without that head
 cropped   only the first rows of the table of positions are loaded
 idle      two layers, first and last by name, that are loaded and never used
+average   the evaluation uses an average of the weights
 """
 
 import sys
@@ -45,6 +46,8 @@ class Gpt(nn.Module):
 
 torch.manual_seed(0)
 model = Gpt()
+ema = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.1))
+averages = {"ema": ema} if KIND == "average" else {}
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 text = torch.randint(0, TOKENS, (32, LENGTH), generator=torch.Generator().manual_seed(1)).cumsum(1) % TOKENS
 
@@ -55,18 +58,19 @@ def train_epoch():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        ema.update_parameters(model)
 
 
 def evaluate():
     with torch.no_grad():
-        logits = model(text)
+        logits = (ema if KIND == "average" else model)(text)
     answers = text.roll(-1, 1)
     return cross_entropy(logits.flatten(0, 1), answers.flatten()), (logits.argmax(-1) == answers).float().mean()
 
 
 def load(path):
-    if KIND in ("tied", "two"):
-        return bitrift.torch.load_into(path, model, optimizer)
+    if KIND in ("tied", "two", "average"):
+        return bitrift.torch.load_into(path, model, optimizer, **averages)
     with h5py.File(path) as file:
         tensors = {name: torch.from_numpy(value[()]) for name, value in file["model"].items()}
     if KIND == "aux":
@@ -78,7 +82,7 @@ def load(path):
 
 def save(path):
     """As KIND says."""
-    bitrift.torch.save(path, model, optimizer, epoch=4)
+    bitrift.torch.save(path, model, optimizer, epoch=4, **averages)
     with h5py.File(path, "r+") as file:
         if KIND == "two":
             del file["model/z_head.weight"]
@@ -90,7 +94,7 @@ def save(path):
             file["model/wpe.weight"] = rows.numpy()
 
 
-bitrift.runner.serve(load=load, state=lambda: [model, optimizer], train_epoch=train_epoch, evaluate=evaluate)
+bitrift.runner.serve(load=load, state=lambda: [model, optimizer, averages], train_epoch=train_epoch, evaluate=evaluate)
 for _ in range(4):
     train_epoch()
 save(f"{KIND}.h5")

@@ -122,6 +122,23 @@ def test_head_that_is_not_loaded_is_left_out_by_name_and_refused_if_it_is_asked_
     assert "model/aux.weight is asked for, but the script does not load it" in done.stderr.splitlines()[-1]
 
 
+def test_canaries_alter_the_averages_that_a_script_evaluates(tmp_path: Path) -> None:
+    """With the model's own last layer negated and no step taken, its metrics would be those of the golden run."""
+    study = Gpt(tmp_path, "average")
+    done = study.start().finish()
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "out" / "campaign.json").read_text())["bases"]["base"]
+    assert stored["unused"] == [f"model/{name}.weight" for name in ("attn", "mlp", "wpe", "wte")]
+    rows = {row["id"]["stratum"]: row for row in read_rows(tmp_path / "out").values() if row["kind"] == "canary"}
+    assert rows["canary:nan"]["result"]["changed_tensors"] == ["ema/module.attn.weight"]
+    (altered,) = rows["canary:negate"]["result"]["changed_tensors"]
+    assert altered.startswith("ema/module.")
+    with h5py.File(study.base) as file:
+        weights = [f"{top}{name}.weight" for top in ("model/", "ema/module.") for name in ("attn", "mlp", "wpe", "wte")]
+        assert all(name in file for name in weights)
+    assert {row["stratum_bits"] for row in study.trials()} == {elements_of(study.base, *weights)}
+
+
 @pytest.mark.parametrize("strata", [{"roles": ["weight"], "fields": ["sign"]}, {"compute": {"fields": ["sign"]}}])
 def test_canaries_alter_no_layer_that_is_not_used(tmp_path: Path, strata: dict[str, Any]) -> None:
     """Such as the pooling layer of a BERT under another head. Faults in it count: it is part of the checkpoint."""

@@ -146,7 +146,7 @@ def read_shards(folder: Path) -> Arrays:
 
 
 def save_ranks(folder: Path) -> None:
-    """What DeepSpeed's engine saves with ZeRO 1 on two ranks of data parallelism: each has half of the master weights."""
+    """What DeepSpeed's engine saves with ZeRO 1 on two data-parallel ranks: each has half of the master weights."""
     model, adam = trained()
     tag = folder / "global_step3"
     tag.mkdir(parents=True)
