@@ -24,6 +24,7 @@ class Planner {
 
   RecoveryPlan run() {
     find_lost();
+    if (is_futile()) return std::move(plan_);
     if (!seat_everyone() || plan_.missing > 0) return std::move(plan_);
     find_target();
     const bool live = !wants_rollback() && has_live_state();
@@ -51,6 +52,17 @@ class Planner {
       for (const int seat : before_.seats(rank)) plan_.failed_seats.push_back(seat);
     }
     std::sort(plan_.failed_seats.begin(), plan_.failed_seats.end());
+  }
+
+  bool is_futile() {
+    int attempts = 0;
+    for (const Report& one : reports_) attempts = std::max(attempts, one.attempts);
+    if (attempts <= most_recovery_attempts) return false;
+    plan_.refusal = fmt::format(
+        "each of {} attempts to recover ended because another rank failed; the same error may come again in "
+        "every replacement",
+        most_recovery_attempts);
+    return true;
   }
 
   // Decides who works on what; false when nobody can. New ranks and those that waited are assigned in order.

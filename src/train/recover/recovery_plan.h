@@ -38,13 +38,15 @@ struct Report {
                                       ///< state
   std::int64_t reached = 0;           ///< steps that it had completed when it noticed
   double noticed = 0;                 ///< when it noticed, seconds of its machine's monotonic clock
+  /// How often this recovery has begun, as far as it knows. It begins again when another rank fails in it.
+  int attempts = 0;
 };
 constexpr auto keys_of(std::type_identity<Report>) {
   using record::Key;
   return std::tuple(Key{"rank", &Report::rank}, Key{"live", &Report::live}, Key{"joined", &Report::joined},
                     Key{"prepared", &Report::prepared}, Key{"snapshots", &Report::snapshots},
                     Key{"file", &Report::file}, Key{"reached", &Report::reached},
-                    Key{"noticed", &Report::noticed});
+                    Key{"noticed", &Report::noticed}, Key{"attempts", &Report::attempts});
 }
 
 /// The decision, the same on all survivors.
@@ -66,6 +68,10 @@ struct RecoveryPlan {
   std::vector<int> failed = {};        ///< ranks that were lost, ascending
   std::vector<int> failed_seats = {};  ///< the work that they did: ranks as the run began
 };
+
+/// A recovery that begins more often than this is refused: each replacement may fail for the same reason,
+/// such as too little memory.
+inline constexpr int most_recovery_attempts = 10;
 
 /// before, mesh: of the group that worked; reports: of all living ranks, by rank. The chip of a rank that is
 /// not replaced is dead from then on; another process that takes a rank's place works on its chip.

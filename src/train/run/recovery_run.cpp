@@ -102,6 +102,7 @@ class RecoveryRun {
       worked_.reset();
       state_.stop_work();
       laps_.add_to(times().revoke);
+      ++attempts_;
       team().replace(mpi::shrink(team().everyone()));
       laps_.add_to(times().shrink);
       if (!together([&] {
@@ -132,6 +133,7 @@ class RecoveryRun {
 
   void make_plan() {
     roll_ = call_roll();
+    for (const Report& report : roll_.reports) attempts_ = std::max(attempts_, report.attempts);
     if (members_before_.empty()) {
       plan_ = {};
       plan_.refusal = "no process is left that knows the run";
@@ -170,7 +172,8 @@ class RecoveryRun {
                 .live = live_,
                 .joined = joined_,
                 .prepared = state_.prepared(),
-                .noticed = noticed_};
+                .noticed = noticed_,
+                .attempts = attempts_};
     mine.reached = interrupted_.ledger ? interrupted_.ledger->at.commits : 0;
     mine.snapshots = snapshots_.held();
     mine.file = interrupted_.file_position;
@@ -362,6 +365,7 @@ class RecoveryRun {
   const bool joined_;  // this process was spawned for this recovery
   bool joins_;         // the same, and it has not taken part in any attempt
   bool knows_before_ = false;
+  int attempts_ = 0;  // the most that any rank of the last roll call knew of
   int old_rank_ = -1;
   std::optional<HeldState> live_;
   std::vector<Member> members_before_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import h5py
@@ -407,6 +408,19 @@ def test_refusals(bases: Bases, tmp_path: Path, options: list[str], words: list[
     for word in words:
         assert word in line, (word, line)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("recovery", ["respawn", pytest.param("restart", marks=pytest.mark.thorough)])
+def test_replacements_that_always_fail_are_not_started_for_ever(
+    bases: Bases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recovery: str
+) -> None:
+    """Such as those of a rank whose node has too little memory."""
+    library = Path(os.environ["BITRIFT_RESIDENT_TOOLS"]) / "libreplacement_dies.so"
+    assert library.is_file()
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    ended = bases.fail("sgd", "data", tmp_path / "out.h5", *RECOVERIES[recovery], *kills("2@4:backward"))
+    refused(ended, "rank 2 failed", "each of 10 attempts to recover ended because another rank failed")
+    assert not (tmp_path / "out.h5").exists()
 
 
 @pytest.mark.parametrize("recovery", ["shrink", "spare", "respawn", "restart"])

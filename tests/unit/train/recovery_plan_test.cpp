@@ -63,6 +63,20 @@ TEST(RecoveryPlan, TakesNoMoreSparesThanTheRunHas) {
   EXPECT_NE(plan.refusal.find("no spare is left"), std::string::npos) << plan.refusal;
 }
 
+TEST(RecoveryPlan, EndsARecoveryWhoseReplacementsKeepFailing) {
+  Report knows = survivor(0, 4);
+  knows.attempts = most_recovery_attempts;
+  Report joined;
+  joined.joined = true;
+  const std::vector<Report> all = {knows, survivor(2, 4), joined};
+  EXPECT_EQ(plan_recovery(spec(RecoveryKind::respawn), ReplicaMap(3, 1), all).refusal, "");
+  std::vector<Report> again = all;
+  again.front().attempts += 1;
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::respawn), ReplicaMap(3, 1), again);
+  EXPECT_NE(plan.refusal.find("each of 10 attempts"), std::string::npos) << plan.refusal;
+  EXPECT_EQ(plan.failed_seats, (Ranks{1}));
+}
+
 TEST(RecoveryPlan, AsksForProcessesBeforeThereIsAPlan) {
   EXPECT_EQ(plan_recovery(spec(RecoveryKind::respawn), ReplicaMap(3, 1), {survivor(1, 4)}).missing, 2);
   Report joined;
