@@ -57,7 +57,8 @@ std::string describe(const Alarm& alarm) {
 std::string describe(const GuardAction& action) {
   if (action.action == OnAlarm::clip) return fmt::format("outputs were clipped in step {}", action.step);
   if (action.action == OnAlarm::reload)
-    return fmt::format("before step {} tensors got their values of step {} again", action.step, action.to);
+    return fmt::format("before step {} tensors were set back to their values after step {}", action.step,
+                       action.to);
   if (action.action == OnAlarm::skip) return fmt::format("step {} was skipped", action.step);
   return fmt::format("after step {} the run went back to the state after step {}", action.step, action.to);
 }

@@ -236,6 +236,8 @@ def test_digest_covers_values_names_and_types_and_knows_what_is_not_finite() -> 
     assert len(seen | {digest([ones, 1.0])[0], digest([ones, 2.0])[0]}) == 6
     large = torch.full((2,), 1e300, dtype=torch.float64)
     assert digest({"a": large})[1] and digest(torch.tensor([True]))[1]
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([torch.nn.Parameter(ones)], lr=0.1))
+    assert plateau.state_dict()["best"] == float("inf") and digest([plateau])[1]
     for bad in (torch.tensor(float("nan")), torch.tensor([1, float("inf")], dtype=torch.bfloat16), np.array([np.nan])):
         assert not digest([bad])[1]
 

@@ -255,7 +255,7 @@ def test_a_reloaded_tensor_ends_as_if_nothing_had_been_struck(
     named = [(one["guard"], one["step"], one["tensor"]) for one in struck["alarms"]]
     assert named == [("fingerprints", 4 + n, f"model/{MODELS[name][3]}") for n in (1, 6)]
     done = call(*words, "-o", tmp_path / "again.h5", "--strike", twice[1])
-    assert "before step 10 tensors got their values of step 9 again" in done.stderr
+    assert "before step 10 tensors were set back to their values after step 9" in done.stderr
 
 
 def test_a_jump_of_one_parameters_updates_is_seen(tmp_path: Path) -> None:
