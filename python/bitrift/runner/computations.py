@@ -145,7 +145,7 @@ def computations(trainer: Trainer, base: str) -> dict[str, Any]:
     if any(one != found for one in ranks.gather(found)):
         if any("_fsdp_wrapped_module" in name for name in watch[0].layers):
             raise ValueError(
-                "FullyShardedDataParallel cuts parameters at any element, so that ranks hold unequal parts of them: use "
+                "FullyShardedDataParallel cuts parameters at any element, so that ranks hold unequal parts: use "
                 "fully_shard, its successor"
             )
         raise ValueError("the ranks compute tensors of different sizes: give all of them batches of the same size")
