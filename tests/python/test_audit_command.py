@@ -98,6 +98,8 @@ def test_a_different_resume_ends_with_1_and_says_what_to_do(tmp_path: Path) -> N
         (["--spec", "train.py"], "train.py: is not a valid campaign spec: JSONDecodeError"),
         (["--spec", "trains.json"], "trains.json: has no runner.python"),
         (["--spec", "two.json", "--arm", "none"], "two.json: no arm 'none'; there are one, same, other"),
+        (["--spec", "elsewhere.json"], "start the audit with that Python: bin/python -m bitrift audit resume --spec"),
+        (["--spec", "unknown.json"], "start the audit with that Python: no-such-python -m bitrift"),
         (["--spec", "two.json", "--ranks", "2"], "the arms say which arguments and ranks there are"),
         (["--spec", "two.json", "--junit", "j.xml"], "these arms differ: one, other; choose one with --arm"),
         (["train.py", "--epochs", "0"], "--epochs, --more and --ranks must be at least 1"),
@@ -119,6 +121,11 @@ def test_what_cannot_be_audited_ends_with_2_and_one_line(
     (tmp_path / "ends.py").write_text("print('done')\n")
     (tmp_path / "two.json").write_text(json.dumps(SPEC))
     (tmp_path / "trains.json").write_text(json.dumps(SPEC | {"runner": {"exec": {"command": ["x"]}}}))
+    for name, interpreter in (("elsewhere", "bin/python"), ("unknown", "no-such-python")):
+        runner = {"python": "train.py", "interpreter": interpreter}
+        (tmp_path / f"{name}.json").write_text(json.dumps(SPEC | {"runner": runner}))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(Path(sys.executable).resolve())  # as in another virtual environment
     done = audit(*words)
     assert done.returncode == 2
     error = done.stderr.splitlines()[-1]
@@ -153,6 +160,8 @@ def test_the_arms_of_a_spec_are_audited_each_once(tmp_path: Path) -> None:
     # A campaign seeds before each epoch.
     assert first.startswith("arm one, same:") and "a resume equals an uninterrupted training" in first
     assert "--with scheduler: a resume differs" in second and "  scheduler: last_epoch is 3" in second
+    runner = {"python": "train.py", "interpreter": sys.executable}  # the Python that runs the audit
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC | {"runner": runner}))
     only = audit("--spec", tmp_path / "spec.json", "--arm", "same", "--json", tmp_path / "f.json")
     assert only.returncode == 0 and only.stdout.startswith("arm same:")
     assert json.loads((tmp_path / "f.json").read_text())["equal"]

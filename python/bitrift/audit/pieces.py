@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from bitrift.audit.walk import Found, walk
+from bitrift.runner import ranks
 
 Write = Callable[[Any], None]
 
@@ -91,9 +92,11 @@ def keep(pieces: Mapping[str, Piece]) -> dict[str, Kept]:
 
 
 def portable(value: Any) -> Any:
-    """A copy that another process can read: tensors on the CPU, and the text of what is of another type."""
+    """A copy that another process can read: tensors on the CPU, of those that are cut among ranks the part of this one,
+    and the text of what is of another type.
+    """
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().clone()
+        return ranks.own_part(value.detach()).cpu().clone()
     if isinstance(value, np.ndarray):
         return value.copy()
     if value is None or type(value) in (bool, int, float, str, bytes, complex) or isinstance(value, np.generic):
@@ -134,18 +137,23 @@ def _of_objects(found: Found) -> list[Piece]:
 def _of_module(name: str, module: torch.nn.Module) -> list[Piece]:
     def tensors(values: Callable[[], Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         def write(state: Mapping[str, torch.Tensor]) -> None:
+            ranks.cut_again(module.modules())
             with torch.no_grad():
                 for key, tensor in values():
-                    tensor.copy_(state[key])
+                    ranks.own_part(tensor).copy_(state[key])
 
-        return lambda: dict(values()), write
+        def read() -> dict[str, torch.Tensor]:
+            ranks.cut_again(module.modules())
+            return dict(values())
+
+        return read, write
 
     def gradients() -> dict[str, torch.Tensor]:
         return {key: one.grad for key, one in module.named_parameters() if one.grad is not None}
 
     def set_gradients(state: Mapping[str, torch.Tensor]) -> None:
         for key, one in module.named_parameters():
-            one.grad = state[key].to(one.device) if key in state else None
+            one.grad = _to(state[key], one) if key in state else None
 
     def mode() -> dict[str, bool]:
         return {key: part.training for key, part in module.named_modules()}
@@ -176,7 +184,7 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
         for one, slots in zip(parameters(), state, strict=True):
             optimizer.state.pop(one, None)
             if slots:
-                optimizer.state[one] = {key: _to(value, one.device) for key, value in copy.deepcopy(slots).items()}
+                optimizer.state[one] = {key: _to(value, one) for key, value in copy.deepcopy(slots).items()}
 
     def groups() -> list[dict[str, Any]]:
         return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
@@ -193,9 +201,13 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
     ]
 
 
-def _to(value: Any, device: torch.device) -> Any:
+def _to(value: Any, parameter: torch.Tensor) -> Any:
+    """A gradient or slot where its parameter is, and cut among ranks as that is."""
     # Step counters are numbers, which optimizers keep on the CPU.
-    return value.to(device) if isinstance(value, torch.Tensor) and value.dim() else value
+    if not isinstance(value, torch.Tensor) or not value.dim():
+        return value
+    part = value.to(parameter.device)
+    return ranks.cut_like(part, parameter) if part.shape == ranks.own_part(parameter).shape else part
 
 
 def _of_numpy(name: str, generator: np.random.Generator) -> Piece:
@@ -208,7 +220,7 @@ def _of_tensors(found: Found) -> list[Piece]:
         def copy_from(state: dict[Any, torch.Tensor]) -> None:
             with torch.no_grad():
                 for key, tensor in tensors.items():
-                    tensor.copy_(state[key])
+                    ranks.own_part(tensor).copy_(state[key])
 
         return copy_from
 

@@ -96,6 +96,8 @@ def _record(found: Found, place: Place) -> bool:
     if isinstance(value, _STATEFUL):
         found.objects[place.name] = value
         return not isinstance(value, torch.nn.Module)
+    if isinstance(value, types.ModuleType):  # torch.distributed.checkpoint has functions of these names
+        return False
     if hasattr(value, "state_dict") and hasattr(value, "load_state_dict") and _package(value) in sys.modules:
         # The parts of an object of the script are named one by one; those of a library's object are its own affair.
         own = _is_walked(value)

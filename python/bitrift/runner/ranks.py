@@ -53,6 +53,20 @@ def is_cut(tensor: torch.Tensor) -> bool:
     return hasattr(tensor, "to_local")
 
 
+def cut_like(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The tensor whose part on this rank is given, cut as another one of the same shape; the part itself if that one is
+    whole.
+    """
+    if not is_cut(other):
+        return part
+    from torch.distributed.tensor import DTensor
+
+    assert isinstance(other, DTensor)
+    return DTensor.from_local(
+        part, other.device_mesh, other.placements, run_check=False, shape=other.shape, stride=other.stride()
+    )
+
+
 def cut_again(modules: Iterable[torch.nn.Module]) -> None:
     """Lets FSDP drop the whole parameters that it keeps after a forward pass without a backward pass: after that,
     parameters are those that the optimizer knows.

@@ -68,18 +68,24 @@ def evaluate() -> tuple[float, float]:
 
 def load(path: str) -> dict[str, int]:
     weights, moments = get_state_dict(model, optimizer)
-    dcp.load({"model": weights, "optim": moments}, checkpoint_id=path)
+    state = {"model": weights, "optim": moments, "epoch": 0}
+    dcp.load(state, checkpoint_id=path)
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
-    return {"epoch": 3}
+    return {"epoch": state["epoch"]}
+
+
+def save(path: str, epoch: int) -> None:
+    weights, moments = get_state_dict(model, optimizer)
+    dcp.save({"model": weights, "optim": moments, "epoch": epoch}, checkpoint_id=path)
 
 
 if not options.save and not options.alter:
-    bitrift.runner.serve(load=load, state=lambda: [model, optimizer], train_epoch=train_epoch, evaluate=evaluate)
+    kept = [model, optimizer]
+    bitrift.runner.serve(load=load, save=save, state=lambda: kept, train_epoch=train_epoch, evaluate=evaluate)
 if options.save:
     for _ in range(3):
         train_epoch()
-    weights, moments = get_state_dict(model, optimizer)
-    dcp.save({"model": weights, "optim": moments}, checkpoint_id=options.save)
+    save(options.save, 3)
 else:
     load("base")
     torch.manual_seed(int(os.environ["EPOCH_SEED"]))

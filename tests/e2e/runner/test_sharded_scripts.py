@@ -116,3 +116,19 @@ def test_parameters_that_ranks_hold_unequal_parts_of_are_left_out(trained: Path)
     assert not UNEVEN & sizes.keys()
     trials = [row for row in read_rows(trained / "compute").values() if row["kind"] == "trial"]
     assert len(trials) == 6 and all(row["landed"] for row in trials)
+
+
+@pytest.mark.thorough
+def test_resume_of_parts_is_audited(trained: Path) -> None:
+    command = [sys.executable, "-m", "bitrift", "audit", "resume", SCRIPT.name, "--ranks", "2", "--seed-epochs"]
+    done = subprocess.run(command, cwd=trained, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "a resume equals an uninterrupted training bit for bit (1 + 1 epochs, 2 ranks)" in done.stdout
+    sets = "set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)"
+    text = (trained / SCRIPT.name).read_text()
+    assert text.count(sets) == 1
+    command[5] = "forgets.py"
+    (trained / command[5]).write_text(text.replace(sets, "model.load_state_dict(weights)\n    optimizer.state.clear()"))
+    done = subprocess.run(command, cwd=trained, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr + done.stdout
+    assert "  state of optimizer: [0]/step is not there after the load; without it the training differs" in done.stdout
