@@ -131,8 +131,8 @@ def _restore_of(value: Any) -> Restore:
 
 def _copy_of(state: Any) -> Any:
     """A deep copy, also of tensors that are results of computations, which copy.deepcopy() refuses."""
-    tensors = {id(leaf): leaf.detach().clone() for _, leaf in _leaves("", state) if isinstance(leaf, torch.Tensor)}
-    return copy.deepcopy(state, dict(tensors))
+    computed = [one for one in _objects(state) if isinstance(one, torch.Tensor) and not one.is_leaf]
+    return copy.deepcopy(state, {id(one): one.detach().clone() for one in computed})
 
 
 def _restore_object(value: Any) -> Restore:
