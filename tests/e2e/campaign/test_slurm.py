@@ -75,7 +75,7 @@ def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_dri
     wait_until(lambda: slurm.state(tasks[1]) == "CANCELLED")
     wait_until(lambda: "interrupted; run the same command to resume" in log_of(study, 1))
     wait_until(lambda: not processes_of(job, 1), describe=lambda: "nobody works on a cancelled shard")
-    assert "goes back to the queue" in log_of(study, 2)
+    wait_until(lambda: "goes back to the queue" in log_of(study, 2), describe=lambda: log_of(study, 2))
     slurm.run("scontrol", "requeue", tasks[1])
     wait_until(lambda: [slurm.state(task) for task in tasks] == ["COMPLETED"] * 3, timeout=90)
     starts = {shard: len(list(folder.glob(f"shards/{shard}-of-3/0*"))) for shard in (1, 2, 3)}
