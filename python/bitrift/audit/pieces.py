@@ -92,11 +92,11 @@ def keep(pieces: Mapping[str, Piece]) -> dict[str, Kept]:
 
 
 def portable(value: Any) -> Any:
-    """A copy that another process can read: tensors on the CPU, of those that are cut among ranks the part of this one,
-    and the text of what is of another type.
+    """A copy that another process can read: tensors on the CPU, this rank's shard of each sharded one, and the text
+    of what is of another type.
     """
     if isinstance(value, torch.Tensor):
-        return ranks.own_part(value.detach()).cpu().clone()
+        return ranks.local_shard(value.detach()).cpu().clone()
     if isinstance(value, np.ndarray):
         return value.copy()
     if value is None or type(value) in (bool, int, float, str, bytes, complex) or isinstance(value, np.generic):
@@ -137,13 +137,13 @@ def _of_objects(found: Found) -> list[Piece]:
 def _of_module(name: str, module: torch.nn.Module) -> list[Piece]:
     def tensors(values: Callable[[], Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         def write(state: Mapping[str, torch.Tensor]) -> None:
-            ranks.cut_again(module.modules())
+            ranks.reshard(module.modules())
             with torch.no_grad():
                 for key, tensor in values():
-                    ranks.own_part(tensor).copy_(state[key])
+                    ranks.local_shard(tensor).copy_(state[key])
 
         def read() -> dict[str, torch.Tensor]:
-            ranks.cut_again(module.modules())
+            ranks.reshard(module.modules())
             return dict(values())
 
         return read, write
@@ -202,12 +202,12 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
 
 
 def _to(value: Any, parameter: torch.Tensor) -> Any:
-    """A gradient or slot where its parameter is, and cut among ranks as that is."""
+    """A gradient or slot on the device of its parameter, and sharded like that."""
     # Step counters are numbers, which optimizers keep on the CPU.
     if not isinstance(value, torch.Tensor) or not value.dim():
         return value
     part = value.to(parameter.device)
-    return ranks.cut_like(part, parameter) if part.shape == ranks.own_part(parameter).shape else part
+    return ranks.sharded_like(part, parameter) if part.shape == ranks.local_shard(parameter).shape else part
 
 
 def _of_numpy(name: str, generator: np.random.Generator) -> Piece:
@@ -220,7 +220,7 @@ def _of_tensors(found: Found) -> list[Piece]:
         def copy_from(state: dict[Any, torch.Tensor]) -> None:
             with torch.no_grad():
                 for key, tensor in tensors.items():
-                    ranks.own_part(tensor).copy_(state[key])
+                    ranks.local_shard(tensor).copy_(state[key])
 
         return copy_from
 

@@ -211,7 +211,7 @@ def pieces_modules(pieces: Mapping[str, Piece]) -> dict[str, torch.nn.Module]:
 
 
 def _digest_tensor(tensor: torch.Tensor) -> bytes:
-    flat = ranks.own_part(tensor.detach()).reshape(-1).contiguous().cpu().view(torch.uint8)
+    flat = ranks.local_shard(tensor.detach()).reshape(-1).contiguous().cpu().view(torch.uint8)
     return hashlib.blake2b(flat.numpy().data, digest_size=16).digest()
 
 

@@ -100,7 +100,7 @@ class Recorder(Watch):
         parameters = {
             name: (size, _FORMATS[value.dtype], name in self._gradients and id(value) in self._updated)
             for name, value in self.parameters.items()
-            if value.dtype in _FORMATS and (size := ranks.own_part(value).numel())
+            if value.dtype in _FORMATS and (size := ranks.local_shard(value).numel())
         }
         self.steps.append(Step(self._outputs, parameters))
         self._outputs, self._gradients, self._updated, self._seen = {}, set(), set(), {}
@@ -136,7 +136,7 @@ def computations(trainer: Trainer, base: str) -> dict[str, Any]:
             "only optimizers that step"
         )
     found = map_of(watch[0].steps, ranks.count())
-    _leave_out_uneven(found, {name for name, value in watch[0].parameters.items() if ranks.is_cut(value)})
+    _leave_out_uneven(found, {name for name, value in watch[0].parameters.items() if ranks.is_sharded(value)})
     if found["steps_per_epoch"] != result["steps"]:
         raise ValueError(
             f"train_epoch returned {result['steps']} steps, but its optimizers took {found['steps_per_epoch']}: let it "
@@ -145,17 +145,17 @@ def computations(trainer: Trainer, base: str) -> dict[str, Any]:
     if any(one != found for one in ranks.gather(found)):
         if any("_fsdp_wrapped_module" in name for name in watch[0].layers):
             raise ValueError(
-                "FullyShardedDataParallel cuts parameters at any element, so that ranks hold unequal parts: use "
+                "FullyShardedDataParallel cuts parameters at any element, so that its shards differ in size: use "
                 "fully_shard, its successor"
             )
         raise ValueError("the ranks compute tensors of different sizes: give all of them batches of the same size")
     return found
 
 
-def _leave_out_uneven(found: dict[str, Any], cut: set[str]) -> None:
-    """Removes the parameters whose parts differ in size between ranks. Collective."""
+def _leave_out_uneven(found: dict[str, Any], sharded: set[str]) -> None:
+    """Removes the parameters whose shards differ in size. Collective."""
     sizes = ranks.gather({one["name"]: one["elements"] for one in found["parameters"]})
-    uneven = {name for name in cut if len({one.get(name) for one in sizes}) > 1}
+    uneven = {name for name in sharded if len({one.get(name) for one in sizes}) > 1}
     found["parameters"] = [one for one in found["parameters"] if one["name"] not in uneven]
 
 

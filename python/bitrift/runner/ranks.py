@@ -43,21 +43,21 @@ def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
 
 
-def own_part(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank holds of a tensor that is cut among ranks (DTensor), in the same memory; other tensors whole."""
-    return tensor.to_local() if is_cut(tensor) else tensor  # type: ignore[attr-defined]
+def local_shard(tensor: torch.Tensor) -> torch.Tensor:
+    """The shard of a sharded tensor (DTensor) on this rank, in the same memory; other tensors as they are."""
+    return tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
-def is_cut(tensor: torch.Tensor) -> bool:
-    """Whether the ranks hold parts of it."""
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether each rank holds a shard of it."""
     return hasattr(tensor, "to_local")
 
 
-def cut_like(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """The tensor whose part on this rank is given, cut as another one of the same shape; the part itself if that one is
-    whole.
+def sharded_like(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The tensor of which this rank has the shard `part`, sharded like another one of the same shape; `part` itself if
+    that one is not sharded.
     """
-    if not is_cut(other):
+    if not is_sharded(other):
         return part
     from torch.distributed.tensor import DTensor
 
@@ -67,9 +67,10 @@ def cut_like(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     )
 
 
-def cut_again(modules: Iterable[torch.nn.Module]) -> None:
-    """Lets FSDP drop the whole parameters that it keeps after a forward pass without a backward pass: after that,
-    parameters are those that the optimizer knows.
+def reshard(modules: Iterable[torch.nn.Module]) -> None:
+    """Makes FSDP drop the whole parameters that it keeps after a forward pass without a backward pass.
+
+    The parameters of the modules are then those that the optimizer knows.
     """
     for module in modules:
         if hasattr(module, "reshard") and hasattr(module, "unshard"):

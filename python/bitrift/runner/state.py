@@ -34,8 +34,8 @@ class Snapshot:
 
 
 def digest(value: Any) -> tuple[str, bool]:
-    """128 bits over names, types, shapes and bytes of a state, and whether its tensors and arrays are finite. A tensor
-    that is cut among ranks counts with the bytes of this rank.
+    """128 bits over names, types, shapes and bytes of a state, and whether its tensors and arrays are finite. A sharded
+    tensor counts with the bytes of this rank's shard.
     """
     total, finite = hashlib.blake2b(digest_size=16), True
     for name, leaf in _leaves("", value):
@@ -58,7 +58,7 @@ def _add(total: hashlib.blake2b, leaf: Any) -> bool:
     """Adds type, shape and bytes of a value to a digest; whether all numbers of a tensor or an array are finite."""
     if isinstance(leaf, torch.Tensor):
         total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-        flat = ranks.own_part(leaf.detach()).reshape(-1).contiguous().cpu()
+        flat = ranks.local_shard(leaf.detach()).reshape(-1).contiguous().cpu()
         total.update(flat.view(torch.uint8).numpy().data)
         return _is_finite(flat)
     if isinstance(leaf, np.ndarray):
@@ -163,14 +163,14 @@ def _restore_tensor(tensor: torch.Tensor) -> Restore:
 
 
 def _restore_module(module: torch.nn.Module) -> Restore:
-    ranks.cut_again(module.modules())
+    ranks.reshard(module.modules())
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     contents = {name: value.detach().clone() for name, value in tensors.items()}
     trained = {name: value.requires_grad for name, value in module.named_parameters()}
     modes = {name: part.training for name, part in module.named_modules()}
 
     def restore() -> None:
-        ranks.cut_again(module.modules())
+        ranks.reshard(module.modules())
         with torch.no_grad():
             for name, value in (*module.named_parameters(), *module.named_buffers()):
                 value.copy_(contents[name])

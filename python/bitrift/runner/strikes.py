@@ -152,7 +152,7 @@ class Strikes(Watch):
             raise BadInput(f"there is no replica {fault.replica}; there are 0 to {ranks.count() - 1}")
 
     def _strike(self, fault: Fault, values: torch.Tensor) -> None:
-        number, values = self._faults.index(fault), ranks.own_part(values)
+        number, values = self._faults.index(fault), ranks.local_shard(values)
         if self._sizes.setdefault(number, values.numel()) != values.numel():
             return  # a batch of another size, at the end of an epoch
         try:
@@ -170,7 +170,7 @@ class Strikes(Watch):
         print(f"bitrift.runner: error: {error}", file=sys.stderr)
 
     def begin_epoch(self) -> None:
-        ranks.cut_again(self.layers.values())
+        ranks.reshard(self.layers.values())
         self._calls.clear()
 
     def _before_forward(self, faults: list[Fault], *_: Any) -> None:
@@ -222,7 +222,7 @@ class Strikes(Watch):
             value = self.parameters[name]
             if id(value) in own:
                 here = [fault for fault in due if fault.tensor == name]
-                part = ranks.own_part(value.detach())
+                part = ranks.local_shard(value.detach())
                 self._before.append((here, part, part.clone()))
 
     def after_update(self) -> None:

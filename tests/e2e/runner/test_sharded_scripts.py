@@ -1,4 +1,4 @@
-"""Scripts whose ranks hold parts of the parameters: FSDP, with checkpoints of torch.distributed.checkpoint."""
+"""Scripts with sharded parameters: FSDP, with checkpoints of torch.distributed.checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from campaign_support import CONTROLS, Driver, campaign, read_rows
 SCRIPT = Path(__file__).with_name("sharded.py")
 ENVIRONMENT = {"BITRIFT_PYTHON": sys.executable, "BITRIFT_TRAIN_PROGRAM": ""}
 WEIGHT = "4.weight"  # cut evenly
-UNEVEN = {"0.weight", "0.bias", "1.weight", "1.bias"}
 SITES = [
     "weight_gradient",
     *(pytest.param(site, marks=pytest.mark.thorough) for site in ("parameter", "update")),
@@ -113,7 +112,6 @@ def test_parameters_that_ranks_hold_unequal_parts_of_are_left_out(trained: Path)
     ]
     sizes = {one["name"]: one["elements"] for one in computed["parameters"]}
     assert sizes == {"3.weight": 36, "3.bias": 4, "4.weight": 16, "4.bias": 2}
-    assert not UNEVEN & sizes.keys()
     trials = [row for row in read_rows(trained / "compute").values() if row["kind"] == "trial"]
     assert len(trials) == 6 and all(row["landed"] for row in trials)
 
