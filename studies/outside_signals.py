@@ -29,7 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "
 
 from failure_support import LAYOUTS, RECOVERIES, Bases, Ended, Watched, digest, ranks_of, segments
 
-ALL = {**RECOVERIES, "relaunch": ("--on-failure", "relaunch"), "none": ("--on-failure", "none")}
+ALL = {
+    **RECOVERIES,
+    "expand": ("--on-failure", "shrink", "--expand-after", "2"),
+    "relaunch": ("--on-failure", "relaunch"),
+    "none": ("--on-failure", "none"),
+}
 SIGNALS = ("SIGKILL", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGTERM", "SIGSTOP")
 LONG = 1.0  # of --detect-hang
 
@@ -88,7 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--signals", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--recoveries", default="shrink,spare,respawn,restart,relaunch,none")
+    parser.add_argument("--recoveries", default="shrink,expand,spare,respawn,restart,relaunch,none")
     parser.add_argument("--patience", type=float, default=30)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after so many seconds")
     options = parser.parse_args()

@@ -62,8 +62,10 @@ struct RecoverySpec {
   std::int64_t snapshot_every = 0;        ///< steps between two snapshots for buddy and restart; 0: none
   std::int64_t checkpoint_every = 0;      ///< steps between two checkpoint files; 0: none
   BatchRule batch = BatchRule::same;      ///< shrink
-  std::vector<Structure> forget = {};     ///< state that a replacement or a rolled-back rank does not get
-                                          ///< back
+  /// shrink: steps after a failure until new processes take the places of the lost ranks; 0: never.
+  std::int64_t expand_after = 0;
+  std::vector<Structure> forget = {};  ///< state that a replacement or a rolled-back rank does not get
+                                       ///< back
   /// Survivors add gradients in another order, like those that shrink on a mesh. Follows from the run's
   /// strategy, and is not part of the JSON form.
   bool reorders_sums = false;
@@ -85,6 +87,7 @@ constexpr auto keys_of(std::type_identity<RecoverySpec>) {
                     Key{"snapshot_every", &RecoverySpec::snapshot_every, unless_default},
                     Key{"checkpoint_every", &RecoverySpec::checkpoint_every, unless_default},
                     Key{"batch", &RecoverySpec::batch, unless_default},
+                    Key{"expand_after", &RecoverySpec::expand_after, unless_default},
                     Key{"forget", &RecoverySpec::forget, unless_default});
 }
 
@@ -116,7 +119,8 @@ struct Recovery {
   RecoveryKind kind = RecoveryKind::none;
   std::optional<StateSource> state = {};  ///< absent: no state was lost (a spare died, or only a step was
                                           ///< lost)
-  std::vector<int> failed;                ///< ranks, as the run began, whose work was lost, ascending
+  std::vector<int> failed;                ///< ranks, as the run began, whose work was lost, ascending; empty
+                                          ///< where the run only expands
   int ranks_before = 0, ranks_after = 0;  ///< that worked
   std::int64_t step = 0;                  ///< steps of this run after the state from which it continued
   std::int64_t steps_lost = 0;            ///< updates that were undone

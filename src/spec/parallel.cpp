@@ -124,4 +124,14 @@ std::string refusal_of_shards(RecoveryKind kind, const Parallel& parallel) {
       name_of(kind));
 }
 
+std::string refusal_of_expansion(const RecoverySpec& spec, const Parallel& parallel) {
+  if (spec.expand_after == 0) return "";
+  if (spec.kind != RecoveryKind::shrink)
+    return fmt::format("{} does not continue with fewer ranks; only shrink does", name_of(spec.kind));
+  if (spec.batch == BatchRule::smaller)
+    return "with a smaller batch, the part of the lost replica is dropped for good";
+  if (parallel.mesh) return "on a mesh, the chip of a lost rank stays dead";
+  return "";
+}
+
 }  // namespace bitrift::record

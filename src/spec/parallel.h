@@ -81,5 +81,7 @@ void check_parallel(const Parallel& parallel, int batch_size, const std::string&
 /// Why a run with a sharded optimizer state cannot recover in this way; "" if it can, or is not sharded.
 /// Begins with the name of the kind.
 [[nodiscard]] std::string refusal_of_shards(RecoveryKind kind, const Parallel& parallel);
+/// Why a run cannot expand again after it has lost ranks, as `spec` asks; "" if it can, or is not asked to.
+[[nodiscard]] std::string refusal_of_expansion(const RecoverySpec& spec, const Parallel& parallel);
 
 }  // namespace bitrift::record

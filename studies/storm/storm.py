@@ -9,6 +9,8 @@ under each recovery while faults strike a random rank from outside, at exponenti
 SIGKILL, SIGSTOP for ever (noticed after two seconds), or SIGSTOP for half a second, in equal shares. Goodput is the
 undisturbed time divided by the disturbed one: the undisturbed training runs before and after, and their mean counts.
 
+Recovery `expand` is shrink with --expand-after 200.
+
 --beside: PyTorch's DistributedDataParallel trains the same model under the same kinds of faults, at moments from the
 same seed. Under torchrun it saves every 200 steps, and a collective call that takes longer than two seconds ends its
 worker. Under torchft (heartbeats every 100 ms, lost after 500 ms), the study starts a rank again that has ended or has
@@ -33,7 +35,11 @@ from faults import NEVER, Storm
 from rivals import EVERY, HANG, RANKS, Rival, row_of, torchft, torchrun
 from train_support import run
 
-ALL = {**RECOVERIES, "relaunch": ("--on-failure", "relaunch", "--checkpoint-every", str(EVERY))}
+ALL = {
+    **RECOVERIES,
+    "expand": ("--on-failure", "shrink", "--expand-after", str(EVERY)),
+    "relaunch": ("--on-failure", "relaunch", "--checkpoint-every", str(EVERY)),
+}
 RIVALS: dict[str, Rival] = {"torchrun": torchrun, "torchft": torchft}
 
 

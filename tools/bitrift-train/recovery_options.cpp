@@ -37,6 +37,12 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
       ->add_option("--batch-on-failure", arguments.batch,
                    "shrink: compute the same batch with fewer ranks, or a smaller one (default: same)")
       ->check(one_of<record::BatchRule>());
+  command
+      ->add_option("--expand-after", arguments.expand_after,
+                   "shrink: N steps after a failure, start new processes in the places of the lost ranks "
+                   "(default: never)")
+      ->check(whole_number(1, most))
+      ->type_name("N");
   command->add_option("--forget", arguments.forget, "Leave this structure out of the recovery; repeatable")
       ->check(one_of<record::Structure>());
   command
@@ -58,6 +64,7 @@ record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const r
   if (arguments.state) spec.state = parse_named<record::StateSource>(*arguments.state);
   if (arguments.batch) spec.batch = parse_named<record::BatchRule>(*arguments.batch);
   for (const std::string& one : arguments.forget) spec.forget.push_back(parse_named<record::Structure>(one));
+  spec.expand_after = arguments.expand_after.value_or(0);
   const bool snapshots =
       spec.kind == RecoveryKind::restart || spec.state == record::StateSource::buddy ||
       (spec.in_place() && parallel.replicas() == 1 && spec.state != record::StateSource::file);
@@ -71,6 +78,8 @@ record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const r
   if (spec.batch == record::BatchRule::smaller &&
       (spec.kind != RecoveryKind::shrink || parallel.replicas() < 2))
     fail(ErrorCode::bad_input, "--batch-on-failure smaller needs --on-failure shrink and replicas");
+  if (const std::string why = record::refusal_of_expansion(spec, parallel); !why.empty())
+    fail(ErrorCode::bad_input, "--expand-after: {}", why);
   return spec;
 }
 

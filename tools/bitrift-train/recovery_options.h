@@ -19,6 +19,7 @@ struct RecoveryArguments {
   std::optional<std::string> on_failure, state, batch;
   std::optional<int> spares;
   std::optional<std::int64_t> snapshot_every;
+  std::optional<std::int64_t> expand_after;
   std::vector<std::string> forget, kills;
   std::optional<std::string> detect_hang;  ///< seconds, auto or off
 };

@@ -26,12 +26,20 @@ void print_table(const record::RunResult& result) {
 }
 
 void print_recovery(const record::Recovery& recovery) {
+  std::string what;
+  if (!recovery.failed.empty()) {
+    what = fmt::format("recovered by {} from the loss of rank {}", name_of(recovery.kind),
+                       fmt::join(recovery.failed, " and "));
+  } else {
+    what =
+        recovery.ranks_after > recovery.ranks_before ? "expanded again" : "grouped again, no work was lost";
+  }
   fmt::print(
-      "recovered by {} from the loss of rank {}: {} -> {} ranks, state from {}, {} steps lost, {} redone, "
+      "{}: {} -> {} ranks, state from {}, {} steps lost, {} redone, "
       "{:.0f} ms\n",
-      name_of(recovery.kind), fmt::join(recovery.failed, " and "), recovery.ranks_before,
-      recovery.ranks_after, recovery.state ? name_of(*recovery.state) : "nowhere", recovery.steps_lost,
-      recovery.steps_redone, recovery.times.total() * 1000);
+      what, recovery.ranks_before, recovery.ranks_after,
+      recovery.state ? name_of(*recovery.state) : "nowhere", recovery.steps_lost, recovery.steps_redone,
+      recovery.times.total() * 1000);
 }
 
 void print_altered(const record::AlteredMessage& altered) {

@@ -27,8 +27,9 @@ std::string list_of(const std::vector<std::string>& names) {
 // The faults that a run met: altered messages and numbers, and ranks or links that failed.
 std::string met_by(const record::RunResult& result) {
   std::vector<std::string> met;
-  for (const record::Recovery& recovery : result.recoveries)
-    met.push_back(fmt::format("rank {}", fmt::join(recovery.failed, ", ")));
+  for (const record::Recovery& recovery : result.recoveries) {
+    if (!recovery.failed.empty()) met.push_back(fmt::format("rank {}", fmt::join(recovery.failed, ", ")));
+  }
   for (const record::AlteredMessage& altered : result.altered_messages)
     met.push_back(described(altered.fault));
   for (const record::AlteredValue& altered : result.altered_values) met.push_back(described(altered.fault));

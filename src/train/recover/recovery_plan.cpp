@@ -17,9 +17,14 @@ using record::StateSource;
 class Planner {
  public:
   Planner(const record::RecoverySpec& spec, const ReplicaMap& before, const std::vector<Report>& reports,
-          const std::optional<record::MeshSpec>& mesh)
-      : spec_(spec), before_(before), reports_(reports) {
+          const std::optional<record::MeshSpec>& mesh, int stages)
+      : spec_(spec), before_(before), reports_(reports), stages_(stages > 0 ? stages : before.stages()) {
     plan_.mesh = mesh;
+    const auto asks = [](const Report& one) { return one.rank < 0 || one.asks; };
+    const auto refused = [](const Report& one) { return one.refused; };
+    plan_.interrupted = !std::ranges::all_of(reports, asks);
+    plan_.expands =
+        !plan_.interrupted && std::ranges::none_of(reports, refused) && attempts() <= most_attempts_to_expand;
   }
 
   RecoveryPlan run() {
@@ -54,10 +59,14 @@ class Planner {
     std::sort(plan_.failed_seats.begin(), plan_.failed_seats.end());
   }
 
+  [[nodiscard]] int attempts() const {
+    int most = 0;
+    for (const Report& one : reports_) most = std::max(most, one.attempts);
+    return most;
+  }
+
   bool is_futile() {
-    int attempts = 0;
-    for (const Report& one : reports_) attempts = std::max(attempts, one.attempts);
-    if (attempts <= most_recovery_attempts) return false;
+    if (attempts() <= most_recovery_attempts) return false;
     plan_.refusal = fmt::format(
         "each of {} attempts to recover ended because another rank failed; the same error may come again in "
         "every replacement",
@@ -81,6 +90,10 @@ class Planner {
           spec_.kind == RecoveryKind::none ? "recovery is off" : "the job has to be launched again";
       return false;
     }
+    if (plan_.expands) {
+      seat_all(by_rank, waiting);
+      return true;
+    }
     if (spec_.kind == RecoveryKind::shrink) return seat_survivors(by_rank);
     plan_.missing = std::max(0, static_cast<int>(plan_.failed.size()) - static_cast<int>(waiting.size()));
     if (plan_.missing > 0 &&
@@ -96,6 +109,29 @@ class Planner {
     }
     plan_.map = before_;
     return true;
+  }
+
+  // As when the run began, a rank for each seat. A survivor keeps its first seat, unless the model is cut
+  // again.
+  void seat_all(const std::vector<int>& by_rank, const std::vector<int>& waiting) {
+    plan_.map = ReplicaMap(before_.replicas(), stages_);
+    plan_.workers.assign(static_cast<std::size_t>(plan_.map.ranks()), -1);
+    std::vector<int> others;
+    for (int rank = 0; rank < before_.ranks(); ++rank) {
+      const int who = by_rank[static_cast<std::size_t>(rank)];
+      if (who < 0) continue;
+      if (recut()) {
+        others.push_back(who);
+      } else {
+        plan_.workers[static_cast<std::size_t>(before_.seats(rank).front())] = who;
+      }
+    }
+    others.insert(others.end(), waiting.begin(), waiting.end());
+    auto next = others.begin();
+    for (int& who : plan_.workers) {
+      if (who < 0 && next != others.end()) who = *next++;
+    }
+    plan_.missing = static_cast<int>(std::ranges::count(plan_.workers, -1));
   }
 
   bool seat_survivors(const std::vector<int>& by_rank) {
@@ -304,14 +340,16 @@ class Planner {
   const record::RecoverySpec& spec_;
   const ReplicaMap& before_;
   const std::vector<Report>& reports_;
+  const int stages_;  // as the run began
   RecoveryPlan plan_;
 };
 
 }  // namespace
 
 RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
-                           const std::vector<Report>& reports, const std::optional<record::MeshSpec>& mesh) {
-  return Planner(spec, before, reports, mesh).run();
+                           const std::vector<Report>& reports, const std::optional<record::MeshSpec>& mesh,
+                           int stages) {
+  return Planner(spec, before, reports, mesh, stages).run();
 }
 
 }  // namespace bitrift::train

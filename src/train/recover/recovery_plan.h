@@ -40,13 +40,16 @@ struct Report {
   double noticed = 0;                 ///< when it noticed, seconds of its machine's monotonic clock
   /// How often this recovery has begun, as far as it knows. It begins again when another rank fails in it.
   int attempts = 0;
+  bool asks = false;     ///< it was between two steps, and asks for the ranks that the run has lost
+  bool refused = false;  ///< MPI could not start a process in this recovery
 };
 constexpr auto keys_of(std::type_identity<Report>) {
   using record::Key;
   return std::tuple(Key{"rank", &Report::rank}, Key{"live", &Report::live}, Key{"joined", &Report::joined},
                     Key{"prepared", &Report::prepared}, Key{"snapshots", &Report::snapshots},
                     Key{"file", &Report::file}, Key{"reached", &Report::reached},
-                    Key{"noticed", &Report::noticed}, Key{"attempts", &Report::attempts});
+                    Key{"noticed", &Report::noticed}, Key{"attempts", &Report::attempts},
+                    Key{"asks", &Report::asks}, Key{"refused", &Report::refused});
 }
 
 /// The decision, the same on all survivors.
@@ -57,6 +60,8 @@ struct RecoveryPlan {
   ReplicaMap map = ReplicaMap(1, 1);              ///< of their work
   std::optional<record::MeshSpec> mesh = {};      ///< their chips, by rank
   std::optional<record::StateSource> state = {};  ///< absent: nothing was lost
+  bool interrupted = true;                        ///< a step, or another part of the run, has to be repeated
+  bool expands = false;                           ///< as many ranks work as when the run began
   bool rolls_back = false;                        ///< all ranks go back to a snapshot or a file
   Position target = {};                           ///< position from which all continue
   int leader = 0;                                 ///< report of a rank that knows everything about the run
@@ -72,11 +77,14 @@ struct RecoveryPlan {
 /// A recovery that begins more often than this is refused: each replacement may fail for the same reason,
 /// such as too little memory.
 inline constexpr int most_recovery_attempts = 10;
+/// A run that does not get new processes in so many attempts continues without.
+inline constexpr int most_attempts_to_expand = 3;
 
-/// before, mesh: of the group that worked; reports: of all living ranks, by rank. The chip of a rank that is
-/// not replaced is dead from then on; another process that takes a rank's place works on its chip.
+/// before, mesh: of the group that worked; reports: of all living ranks, by rank; stages: as the run began,
+/// 0: as in `before`. The chip of a rank that is not replaced is dead from then on; another process that
+/// takes a rank's place works on its chip. The run expands if all ranks that worked ask for it.
 [[nodiscard]] RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
                                          const std::vector<Report>& reports,
-                                         const std::optional<record::MeshSpec>& mesh = {});
+                                         const std::optional<record::MeshSpec>& mesh = {}, int stages = 0);
 
 }  // namespace bitrift::train

@@ -123,6 +123,7 @@ void Loop::begin_trace() {
 }
 
 void Loop::step() {
+  if (expands_at_ && run_.at.commits >= *expands_at_) return expand();
   checkpoints_.step_begins(run_.at.commits);
   rollback_.keep(run_);
   // Here, because the evaluation that may follow a step is over: a schedule may have learned from it.
@@ -338,13 +339,24 @@ void Loop::begin_again() {
   state_.kill_point.reach(record::RecoveryPoint::resumed);
 }
 
-void Loop::recover_from_loss() {
+// All ranks must be here before one of them ends the group's calls. Where the model is cut into more stages
+// again, the state is that of a snapshot, so one is taken.
+void Loop::expand() {
+  expands_at_.reset();
+  state_.stand_together();
+  if (state_.map.stages() != state_.parallel.stages && state_.recovery.state != record::StateSource::file)
+    take_snapshot();
+  recover_from_loss(true);
+}
+
+void Loop::recover_from_loss(bool asks) {
   while (true) {
     Interrupted interrupted{.file_position = checkpoints_.position(),
                             .file_ledger = checkpoints_.ledger_text(),
                             .order = options_.order,
                             .death_note = options_.death_note,
-                            .command = options_.command};
+                            .command = options_.command,
+                            .asks = std::exchange(asks, false)};
     if (state_.team.working()) {
       interrupted.ledger = ledger();
       furthest_ = std::max(furthest_, run_.at.commits);
@@ -387,6 +399,10 @@ void Loop::adopt(const Recovered& recovered) {
   furthest_ = std::max(furthest_, recovered.record.step + recovered.record.steps_lost);
   redo_from_ = record::monotonic_seconds();
   if (!states_) states_.emplace(state_, options_.states);
+  expands_at_.reset();
+  if (const std::int64_t after = state_.recovery.expand_after;
+      after > 0 && state_.map.ranks() < state_.parallel.ranks)
+    expands_at_ = run_.at.commits + after;
   const int futile = record::recoveries_without_progress(run_.result.recoveries);
   if (futile < most_recoveries_without_progress) return;
   lose(fmt::format(

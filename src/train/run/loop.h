@@ -57,7 +57,9 @@ class Loop {
 
   // Ranks that fail.
   void begin_team();
-  void recover_from_loss();
+  /// asks: see Interrupted.
+  void recover_from_loss(bool asks = false);
+  void expand();
   void adopt(const Recovered& recovered);
   [[nodiscard]] Ledger ledger();
   void take_snapshot();
@@ -82,6 +84,8 @@ class Loop {
   std::int64_t kept_ = -1;           // commits when a snapshot was last due
   std::int64_t furthest_ = 0;        // commits before the last failure
   std::optional<double> redo_from_;  // when the last recovery ended
+  // Commits from which on the run asks for the ranks that it has lost; the same on all ranks that work.
+  std::optional<std::int64_t> expands_at_;
 };
 
 }  // namespace bitrift::train

@@ -139,7 +139,7 @@ class RecoveryRun {
       plan_.refusal = "no process is left that knows the run";
       return;
     }
-    plan_ = plan_recovery(state_.recovery, roll_.before, roll_.reports, mesh_before_);
+    plan_ = plan_recovery(state_.recovery, roll_.before, roll_.reports, mesh_before_, state_.parallel.stages);
     laps_.add_to(times().agree);
   }
 
@@ -147,14 +147,30 @@ class RecoveryRun {
   // follow. One at a time: if one of two processes that were spawned together has died, Open MPI 5.0.11 hangs
   // in the next MPI_Comm_spawn.
   bool add_process() {
+    const mpi::Communicator group = team().everyone();
     std::optional<mpi::Communicator> larger;
-    const bool spawned = together([&] { larger = mpi::spawn(team().everyone(), interrupted_.command); });
+    std::string why = "another rank says why";
+    const bool alive = together([&] {
+      try {
+        larger = mpi::spawn(group, interrupted_.command);
+      } catch (const mpi::RankFailed&) {
+        throw;
+      } catch (const Error& error) {
+        why = error.what();
+      }
+    });
+    spawns_ = mpi::all_agree(group, !alive || larger);
     laps_.add_to(times().respawn);
-    if (!spawned) {
-      if (larger) mpi::revoke(*larger);
-      return false;
+    if (larger && !(alive && spawns_)) mpi::revoke(*larger);
+    if (!alive) return false;
+    if (spawns_) {
+      team().replace(*larger);
+    } else if (!plan_.expands) {
+      plan_.refusal = "no process could be started in its place: " + why;
+      return true;
+    } else if (group.rank() == 0) {
+      spdlog::warn("the run cannot expand now, and continues with fewer ranks: {}", why);
     }
-    team().replace(*larger);
     return together([&] { make_plan(); });
   }
 
@@ -173,7 +189,9 @@ class RecoveryRun {
                 .joined = joined_,
                 .prepared = state_.prepared(),
                 .noticed = noticed_,
-                .attempts = attempts_};
+                .attempts = attempts_,
+                .asks = interrupted_.asks,
+                .refused = !spawns_};
     mine.reached = interrupted_.ledger ? interrupted_.ledger->at.commits : 0;
     mine.snapshots = snapshots_.held();
     mine.file = interrupted_.file_position;
@@ -277,7 +295,8 @@ class RecoveryRun {
 
   // The times are those of a rank that took part from the first moment on.
   void share_times(const RecoveryPlan& plan) {
-    if (const auto died = record::last_death_note(interrupted_.death_note, noticed_))
+    const auto died = record::last_death_note(interrupted_.death_note, noticed_);
+    if (died && (plan.interrupted || !plan.failed.empty()))
       times().detect = std::max(0.0, noticed_ - died->time);
     std::string text = record::to_json(times()).dump();
     team().everyone().broadcast(text, plan.leader);
@@ -328,7 +347,8 @@ class RecoveryRun {
     record.step = plan.target.commits;
     record.steps_lost = reached - plan.target.commits;
     const bool in_step = plan.target.next != Next::save && plan.target.next != Next::evaluate;
-    record.steps_redone = record.steps_lost + (in_step || plan.rolls_back ? 1 : 0);
+    const bool redoes = plan.interrupted && (in_step || plan.rolls_back);
+    record.steps_redone = record.steps_lost + (redoes ? 1 : 0);
     result_.works = team().working();
     record.bytes_moved = bytes_moved_;
     state_.kill_point.arm(ledger.faults, interrupted_.death_note);
@@ -365,7 +385,8 @@ class RecoveryRun {
   const bool joined_;  // this process was spawned for this recovery
   bool joins_;         // the same, and it has not taken part in any attempt
   bool knows_before_ = false;
-  int attempts_ = 0;  // the most that any rank of the last roll call knew of
+  bool spawns_ = true;  // no attempt to start a process has failed
+  int attempts_ = 0;    // the most that any rank of the last roll call knew of
   int old_rank_ = -1;
   std::optional<HeldState> live_;
   std::vector<Member> members_before_;

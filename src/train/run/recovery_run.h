@@ -23,6 +23,8 @@ struct Interrupted {
   std::uint64_t order = 0;  ///< of the golden run that the run may meet
   std::filesystem::path death_note;
   std::vector<std::string> command = {};  ///< that starts another process of this program
+  /// No rank has failed: all ranks that work are between two steps, and ask for those that the run has lost.
+  bool asks = false;
 };
 
 /// The result of the recovery.

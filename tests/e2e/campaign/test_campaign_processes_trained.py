@@ -24,6 +24,7 @@ from campaign_support import (
 PARALLEL = {"kind": "data", "ranks": 3}
 RECOVERIES: dict[str, object] = {
     "shrink": "shrink",
+    "expand": {"kind": "shrink", "expand_after": 2},
     "spare": "spare",
     "respawn": "respawn",
     "relaunch": {"kind": "relaunch", "checkpoint_every": 4},
@@ -63,14 +64,18 @@ def trials(rows: dict, arm: str) -> list:
 @pytest.mark.parametrize("arm", RECOVERING)
 def test_runs_that_recover_end_as_if_no_rank_had_failed(rows: dict, arm: str) -> None:
     golden = rows[f"{arm}/control/0"]["result"]["final_digest"]
+    golden_steps = rows[f"{arm}/control/0"]["result"]["steps"]
     assert len(trials(rows, arm)) == len(PHASES)
     for row in trials(rows, arm):
         result = row["result"]
-        (recovery,) = result["recoveries"]
+        recovery, *expansions = result["recoveries"]
         assert result["status"] == "done" and result["final_digest"] == golden
-        assert recovery["kind"] == arm
+        assert recovery["kind"] == ("shrink" if arm == "expand" else arm)
         assert recovery["failed"] == [fault["process"]["rank"] for fault in row["faults"]]
-        assert recovery["ranks_after"] == (2 if arm == "shrink" else 3)
+        assert recovery["ranks_after"] == (2 if arm in ("shrink", "expand") else 3)
+        # No steps are left after the last evaluation.
+        steps_left = recovery["step"] + 2 < golden_steps
+        assert [one["ranks_after"] for one in expansions] == [3] * (arm == "expand" and steps_left)
 
 
 def test_without_a_recovery_the_run_ends_and_no_worker_counts_as_lost(rows: dict, place: Path) -> None:

@@ -61,6 +61,8 @@ TEST(ProcessCampaign, RecoveriesHaveTheDefaultsOfTheirKind) {
           .kind = RecoveryKind::restart, .state = StateSource::file, .spares = 1, .checkpoint_every = 10}));
   EXPECT_EQ(recovery("{\"kind\": \"shrink\", \"state\": \"buddy\", \"snapshot_every\": 3}"),
             (RecoverySpec{.kind = RecoveryKind::shrink, .state = StateSource::buddy, .snapshot_every = 3}));
+  EXPECT_EQ(recovery("{\"kind\": \"shrink\", \"expand_after\": 8}"),
+            (RecoverySpec{.kind = RecoveryKind::shrink, .expand_after = 8}));
   // A pipeline has no replica, so something must keep each stage.
   EXPECT_EQ(recovery("respawn", "process/pipeline.json"),
             (RecoverySpec{.kind = RecoveryKind::respawn, .snapshot_every = 10}));
@@ -105,6 +107,11 @@ TEST(ProcessCampaign, RefusesRecoveriesThatMakeNoSense) {
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"state\": \"buddy\", \"checkpoint_every\": 3}"),
               HasSubstr("reads no checkpoint"));
   EXPECT_THAT(refused("{\"kind\": \"restart\", \"snapshot_every\": 0}"), HasSubstr("of at least 1"));
+  EXPECT_THAT(
+      refused("{\"kind\": \"respawn\", \"expand_after\": 3}"),
+      HasSubstr("expand_after: respawn does not continue with fewer ranks; only shrink does; remove"));
+  EXPECT_THAT(refused("{\"kind\": \"shrink\", \"batch\": \"smaller\", \"expand_after\": 3}"),
+              HasSubstr("expand_after: with a smaller batch"));
   EXPECT_THAT(refused("{\"state\": \"buddy\"}"), HasSubstr("key 'kind' is missing"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"forget\": [\"hope\"]}"), HasSubstr("parameters, optimizer"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"state\": \"replica\"}", "process/pipeline.json"),

@@ -38,6 +38,7 @@ TEST(RecoverySpec, SurvivesJsonWithEveryKey) {
                              .snapshot_every = 10,
                              .checkpoint_every = std::numeric_limits<std::int64_t>::max(),
                              .batch = BatchRule::smaller,
+                             .expand_after = 5,
                              .forget = {Structure::optimizer, Structure::cursor}};
   EXPECT_EQ(through_text(spec).get<RecoverySpec>(), spec);
   for (std::size_t kind = 0; kind < names_of(RecoveryKind{}).words.size(); ++kind) {

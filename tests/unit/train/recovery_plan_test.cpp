@@ -120,6 +120,80 @@ TEST(RecoveryPlan, CutsAPipelineAgainWhenItShrinks) {
   EXPECT_EQ(plan.donors, (Ranks{0, 0}));
 }
 
+// A survivor between two steps that asks for the ranks that the run has lost.
+Report asking(int rank, std::int64_t steps, int stage = 0, int stages = 1) {
+  Report report = survivor(rank, steps, stage, stages);
+  report.asks = true;
+  return report;
+}
+
+Report joining() {
+  Report report;
+  report.joined = true;
+  return report;
+}
+
+TEST(RecoveryPlan, ExpandsToTheRanksThatTheRunBeganWith) {
+  // Rank 0 of four had died: rank 0 of three has seats 0 and 1.
+  const ReplicaMap three(4, 1, {0, 0, 1, 2});
+  std::vector<Report> reports = {asking(0, 7), asking(1, 7), asking(2, 7)};
+  EXPECT_EQ(plan_recovery(spec(RecoveryKind::shrink), three, reports).missing, 1);
+  reports.push_back(joining());
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::shrink), three, reports);
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(plan.missing, 0);
+  EXPECT_FALSE(plan.interrupted);
+  EXPECT_EQ(plan.workers, (Ranks{0, 3, 1, 2}));
+  EXPECT_EQ(plan.givers, (Ranks{0, 0, 1, 2}));
+  EXPECT_EQ(plan.map, ReplicaMap(4, 1));
+  EXPECT_TRUE(plan.failed.empty());
+  EXPECT_EQ(plan.state, std::nullopt);
+  EXPECT_FALSE(plan.rolls_back);
+}
+
+TEST(RecoveryPlan, CutsAPipelineIntoItsFirstStagesWhenItExpands) {
+  Report first = asking(0, 14, 0, 2), last = asking(1, 14, 1, 2);
+  first.snapshots = {{{14, Next::step}, 0, 2, 0}, {{14, Next::step}, 1, 2, 0}};
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(1, 2), {first, last, joining()}, {}, 3);
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(plan.map, ReplicaMap(1, 3));
+  EXPECT_EQ(plan.workers, (Ranks{0, 1, 2}));
+  EXPECT_TRUE(plan.rolls_back);
+  EXPECT_EQ(plan.target, (Position{14, Next::step}));
+  EXPECT_EQ(plan.donors, (Ranks{0, 0}));
+}
+
+TEST(RecoveryPlan, ReplacesARankThatDiesWhileTheRunExpands) {
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(4, 1, {0, 0, 1, 2}),
+                                          {asking(0, 7), asking(2, 7), joining(), joining()});
+  EXPECT_EQ(plan.failed_seats, (Ranks{2}));
+  EXPECT_EQ(plan.workers, (Ranks{0, 2, 3, 1}));
+  EXPECT_EQ(plan.state, StateSource::replica);
+  EXPECT_FALSE(plan.interrupted);
+}
+
+TEST(RecoveryPlan, ExpandsOnlyIfAllRanksAskAndProcessesCanBeStarted) {
+  const ReplicaMap three(4, 1, {0, 0, 1, 2});
+  const std::vector<Report> all = {asking(0, 7), asking(1, 7), asking(2, 7)};
+  const auto plan_of = [&](std::vector<Report> reports) {
+    return plan_recovery(spec(RecoveryKind::shrink), three, reports);
+  };
+  ASSERT_EQ(plan_of(all).missing, 1);
+  std::vector<Report> one_is_in_a_step = all, refused = all, too_often = all;
+  one_is_in_a_step[1].asks = false;
+  refused[2].refused = true;
+  too_often[0].attempts = most_attempts_to_expand + 1;
+  EXPECT_TRUE(plan_of(one_is_in_a_step).interrupted);
+  for (const std::vector<Report>& reports : {one_is_in_a_step, refused, too_often}) {
+    const RecoveryPlan plan = plan_of(reports);
+    EXPECT_EQ(plan.refusal, "");
+    EXPECT_EQ(plan.missing, 0);
+    EXPECT_EQ(plan.map, three);
+    EXPECT_EQ(plan.givers, (Ranks{0, 1, 2}));
+  }
+}
+
 TEST(RecoveryPlan, DropsAReplicaThatLostARank) {
   record::RecoverySpec smaller = spec(RecoveryKind::shrink);
   smaller.batch = record::BatchRule::smaller;

@@ -47,6 +47,8 @@ class RecoveryReader {
     read_spares(failing);
     read_intervals();
     read_batch();
+    if (const std::string why = refusal_of_expansion(spec_, parallel_); !why.empty())
+      refuse("expand_after", why + "; remove the key");
     return spec_;
   }
 
