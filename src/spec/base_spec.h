@@ -39,9 +39,8 @@ struct BaseFile {
   std::vector<std::string> unused = {};
 };
 
-/// The end of a checkpoint's name that its copies keep, because readers look at it: ".pt", ".pth", ".bin",
-/// ".ckpt", ".safetensors", ".npz", ".keras" or ".weights.h5"; "" for other folders and for indexes of
-/// folders, ".h5" for other files.
+/// The end of a checkpoint's name that its copies keep, because readers look at it: the longest of
+/// kept_extensions(); "" for other folders and for indexes of folders, ".h5" for other files.
 [[nodiscard]] std::string_view kept_extension(const std::filesystem::path& checkpoint);
 /// All of these, ".h5" first.
 [[nodiscard]] std::span<const std::string_view> kept_extensions();

@@ -263,6 +263,59 @@ def test_snapshot_brings_back_modes_buffers_gradients_and_arrays() -> None:
     assert not model[0].bias.requires_grad
 
 
+class Codes(torch.Tensor):
+    """A tensor that is kept as codes and a scale, like a state of torchao, and cannot be cloned."""
+
+    @staticmethod
+    def __new__(cls, codes: torch.Tensor, scale: torch.Tensor) -> Codes:
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=scale.dtype)
+
+    def __init__(self, codes: torch.Tensor, scale: torch.Tensor) -> None:
+        self.codes, self.scale = codes, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["codes", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts: dict[str, torch.Tensor], context: None, size: Any, stride: Any) -> Codes:
+        return cls(parts["codes"], parts["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:  # type: ignore[override]
+        if function is torch.ops.aten.detach.default:
+            return cls(arguments[0].codes, arguments[0].scale)
+        raise NotImplementedError(function)
+
+
+def test_tensors_that_are_kept_as_others_are_digested_and_restored() -> None:
+    codes = Codes(torch.arange(4, dtype=torch.uint8), torch.ones(2))
+    parameter = torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    optimizer.state[parameter]["codes"] = Codes(torch.zeros(4, dtype=torch.uint8), torch.ones(1))
+    snapshot = Snapshot({"codes": codes, "optimizer": optimizer})
+    before = digest({"codes": codes, "optimizer": optimizer})
+    codes.codes[3] = 9
+    optimizer.state[parameter]["codes"].scale[0] = 2
+    assert digest([codes])[0] != digest([Codes(torch.arange(4, dtype=torch.uint8), torch.ones(2))])[0]
+    assert digest({"codes": codes, "optimizer": optimizer}) != before
+    snapshot.restore()
+    assert codes.codes.tolist() == [0, 1, 2, 3]
+    assert digest({"codes": codes, "optimizer": optimizer}) == before and before[1]
+    codes.scale[0] = float("inf")
+    assert not digest([codes])[1]
+
+
+def test_snapshot_brings_back_the_shape_of_a_buffer_that_loading_resized() -> None:
+    """Observers of a quantization have no range at first."""
+    model = torch.nn.Linear(2, 2)
+    model.register_buffer("range", torch.zeros(0))
+    snapshot = Snapshot(model)
+    assert isinstance(model.range, torch.Tensor)
+    model.range.resize_(3).fill_(7)
+    snapshot.restore()
+    assert model.range.shape == (0,)
+
+
 class Computed:
     """Its state holds a tensor that is the result of a computation."""
 

@@ -132,6 +132,34 @@ def test_a_right_script_has_no_finding(check: Checked) -> None:
     assert code == 0 and "nothing found that would stop or spoil a campaign" in printed, printed
 
 
+def with_state(state: str) -> str:
+    """The script with load() and state() of its own, of which the latter returns this."""
+    load = "load=lambda path: bitrift.torch.load_into(path, model, optimizer)"
+    old = "serve(model=model, optimizer=optimizer, "
+    assert SCRIPT.count(old) == 1
+    return SCRIPT.replace(old, f"serve({load}, state=lambda: {state}, ")
+
+
+# Their weights are 0 for the check, wherever they are: in a module, in what state_dict() returns, or in copies.
+@pytest.mark.parametrize(
+    "state",
+    [
+        "[model, optimizer]",
+        "{'net': model.state_dict(), 'opt': optimizer.state_dict()}",
+        "{name: value.clone() for name, value in model.state_dict().items()}",
+    ],
+)
+def test_a_state_may_hold_models_their_tensors_or_copies(check: Checked, state: str) -> None:
+    code, printed = check(with_state(state))
+    assert code == 0, printed
+
+
+def test_a_state_of_tensors_is_that_of_the_model_that_is_evaluated(check: Checked) -> None:
+    script = with_state("model.state_dict()").replace("used = model", "used = copy.deepcopy(model)")
+    code, printed = check(script)
+    assert code == 1 and "the metrics do not change when all weights are 0" in printed, printed
+
+
 @pytest.mark.parametrize("name", TRAPS)
 def test_a_trap_is_named_with_its_cure(name: str, check: Checked) -> None:
     old, new, said, cure = TRAPS[name]

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from bitrift.audit.walk import Found, walk
-from bitrift.runner import ranks
+from bitrift.runner import ranks, tensors
+from bitrift.runner.state import copy_of_state
 
 Write = Callable[[Any], None]
 
@@ -96,7 +97,8 @@ def portable(value: Any) -> Any:
     of what is of another type.
     """
     if isinstance(value, torch.Tensor):
-        return ranks.local_shard(value.detach()).cpu().clone()
+        copied = tensors.copy_of(value)
+        return copied if copied.device.type == "cpu" else copied.cpu()
     if isinstance(value, np.ndarray):
         return value.copy()
     if value is None or type(value) in (bool, int, float, str, bytes, complex) or isinstance(value, np.generic):
@@ -135,12 +137,11 @@ def _of_objects(found: Found) -> list[Piece]:
 
 
 def _of_module(name: str, module: torch.nn.Module) -> list[Piece]:
-    def tensors(values: Callable[[], Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def tensors_of(values: Callable[[], Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         def write(state: Mapping[str, torch.Tensor]) -> None:
             ranks.reshard(module.modules())
-            with torch.no_grad():
-                for key, tensor in values():
-                    ranks.local_shard(tensor).copy_(state[key])
+            for key, tensor in values():
+                tensors.fill(tensor, state[key])
 
         def read() -> dict[str, torch.Tensor]:
             ranks.reshard(module.modules())
@@ -167,9 +168,9 @@ def _of_module(name: str, module: torch.nn.Module) -> list[Piece]:
         Piece(f"train()/eval() of {name}", Kind.MODE, mode, set_mode),
     ]
     if next(iter(module.parameters()), None) is not None:
-        pieces.insert(0, Piece(name, Kind.PARAMETERS, *tensors(module.named_parameters), module))
+        pieces.insert(0, Piece(name, Kind.PARAMETERS, *tensors_of(module.named_parameters), module))
     if next(iter(module.buffers()), None) is not None:
-        pieces.append(Piece(f"buffers of {name}", Kind.BUFFERS, *tensors(module.named_buffers)))
+        pieces.append(Piece(f"buffers of {name}", Kind.BUFFERS, *tensors_of(module.named_buffers)))
     return pieces
 
 
@@ -184,7 +185,7 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
         for one, slots in zip(parameters(), state, strict=True):
             optimizer.state.pop(one, None)
             if slots:
-                optimizer.state[one] = {key: _to(value, one) for key, value in copy.deepcopy(slots).items()}
+                optimizer.state[one] = {key: _to(value, one) for key, value in copy_of_state(slots).items()}
 
     def groups() -> list[dict[str, Any]]:
         return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
@@ -216,11 +217,10 @@ def _of_numpy(name: str, generator: np.random.Generator) -> Piece:
 
 
 def _of_tensors(found: Found) -> list[Piece]:
-    def write(tensors: dict[Any, torch.Tensor]) -> Callable[[dict[Any, torch.Tensor]], None]:
+    def write(several: dict[Any, torch.Tensor]) -> Callable[[dict[Any, torch.Tensor]], None]:
         def copy_from(state: dict[Any, torch.Tensor]) -> None:
-            with torch.no_grad():
-                for key, tensor in tensors.items():
-                    ranks.local_shard(tensor).copy_(state[key])
+            for key, tensor in several.items():
+                tensors.fill(tensor, state[key])
 
         return copy_from
 

@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from bitrift.audit.pieces import Kept, Kind, Piece, keep, pieces_of
-from bitrift.runner import ranks
+from bitrift.runner import ranks, tensors
 from bitrift.runner.serving import (
     TEST_METRICS,
     Script,
@@ -197,12 +197,12 @@ class Audit:
             return
         name = self._optimizers.setdefault(id(optimizer), f"optimizer {len(self._optimizers) + 1}")
         rates = {name: [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]}
-        tensors = {}
+        digests = {}
         if len(self._record.updates) < MOST_UPDATES:
             for module, one in self._modules.items():
                 for key, parameter in one.named_parameters():
-                    tensors[f"{module}/{key}"] = _digest_tensor(parameter)
-        self._record.updates.append(Update(rates, tensors))
+                    digests[f"{module}/{key}"] = _digest_tensor(parameter)
+        self._record.updates.append(Update(rates, digests))
 
 
 def pieces_modules(pieces: Mapping[str, Piece]) -> dict[str, torch.nn.Module]:
@@ -211,8 +211,11 @@ def pieces_modules(pieces: Mapping[str, Piece]) -> dict[str, torch.nn.Module]:
 
 
 def _digest_tensor(tensor: torch.Tensor) -> bytes:
-    flat = ranks.local_shard(tensor.detach()).reshape(-1).contiguous().cpu().view(torch.uint8)
-    return hashlib.blake2b(flat.numpy().data, digest_size=16).digest()
+    total = hashlib.blake2b(digest_size=16)
+    for part in tensors.plain(tensor):
+        flat = part.detach().reshape(-1).contiguous().cpu().view(torch.uint8)
+        total.update(flat.numpy().data)
+    return total.digest()
 
 
 def digest_of(state: Any) -> str:

@@ -20,6 +20,7 @@ from bitrift.audit.pieces import Kind, keep, pieces_of
 from bitrift.audit.process import digest_of
 from bitrift.runner.protocol import last_line
 from bitrift.runner.serving import Request, Script, Trainer, test_metrics
+from bitrift.runner.state import models_in
 
 MUCH_OUTPUT = 1 << 18
 """Bytes that a run may print; a campaign keeps the last 16 MiB of a worker's output."""
@@ -145,7 +146,7 @@ class Check:
         self._trainer.load(str(self.options.checkpoint), 0)
         base = _numbers(self._script.evaluate(), self._script.better)
         with torch.no_grad():
-            for module in _modules(self._script.state()):
+            for module in models_in(self._script.state()):
                 for parameter in module.parameters():
                     parameter.zero_()
         broken = _numbers(self._script.evaluate(), self._script.better)
@@ -193,17 +194,6 @@ def _improves(base: Mapping[str, float], broken: Mapping[str, float], name: str,
     if name not in base or name not in broken:
         return False
     return broken[name] < base[name] if better == "lower" else broken[name] > base[name]
-
-
-def _modules(state: Any) -> Iterator[torch.nn.Module]:
-    if isinstance(state, torch.nn.Module):
-        yield state
-    elif isinstance(state, Mapping):
-        for one in state.values():
-            yield from _modules(one)
-    elif isinstance(state, (list, tuple)):
-        for one in state:
-            yield from _modules(one)
 
 
 def _persistent(loaders: list[Any], name_of: Callable[[Any], str]) -> Iterator[Finding]:

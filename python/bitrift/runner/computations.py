@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bitrift.runner import ranks
+from bitrift.runner import ranks, tensors
 from bitrift.runner.serving import Request, Trainer
 from bitrift.runner.watch import NotComputed, Watch, first_tensor
 
@@ -100,7 +100,7 @@ class Recorder(Watch):
         parameters = {
             name: (size, _FORMATS[value.dtype], name in self._gradients and id(value) in self._updated)
             for name, value in self.parameters.items()
-            if value.dtype in _FORMATS and (size := ranks.local_shard(value).numel())
+            if value.dtype in _FORMATS and not tensors.is_composed(value) and (size := ranks.local_shard(value).numel())
         }
         self.steps.append(Step(self._outputs, parameters))
         self._outputs, self._gradients, self._updated, self._seen = {}, set(), set(), {}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bitrift.runner import ranks
+from bitrift.runner import ranks, tensors
 
 Restore = Callable[[], None]
 
@@ -58,9 +58,12 @@ def _add(total: hashlib.blake2b, leaf: Any) -> bool:
     """Adds type, shape and bytes of a value to a digest; whether all numbers of a tensor or an array are finite."""
     if isinstance(leaf, torch.Tensor):
         total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-        flat = ranks.local_shard(leaf.detach()).reshape(-1).contiguous().cpu()
-        total.update(flat.view(torch.uint8).numpy().data)
-        return _is_finite(flat)
+        finite = True
+        for part in tensors.plain(leaf):
+            flat = part.detach().reshape(-1).contiguous().cpu()
+            total.update(flat.view(torch.uint8).numpy().data)
+            finite = _is_finite(flat) and finite
+        return finite
     if isinstance(leaf, np.ndarray):
         total.update(f"{leaf.dtype}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
         return leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all())
@@ -73,6 +76,23 @@ def _is_finite(values: torch.Tensor) -> bool:
         return True
     # PyTorch has no such test for numbers of 8 bits.
     return bool(torch.isfinite(values.float() if values.element_size() == 1 else values).all())
+
+
+def models_in(state: Any) -> list[torch.nn.Module]:
+    """The modules in a state. If it has none, those of this process with parameters that are among its tensors, as
+    state_dict() returns them; if it holds copies, all modules of this process.
+    """
+    named = list(_objects(state))
+    if models := [one for one in named if isinstance(one, torch.nn.Module)]:
+        return models
+    memory = {part.data_ptr() for one in named if isinstance(one, torch.Tensor) for part in tensors.plain(one)}
+    models = [one for one in _others(named) if isinstance(one, torch.nn.Module)]
+    return [model for model in models if any(one.data_ptr() in memory for one in _parts_of(model))] or models
+
+
+def _parts_of(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    for parameter in model.parameters():
+        yield from (part for part in tensors.plain(parameter) if part.numel())
 
 
 def _objects(value: Any) -> Iterator[Any]:
@@ -129,18 +149,19 @@ def _restore_of(value: Any) -> Restore:
     return lambda: None
 
 
-def _copy_of(state: Any) -> Any:
-    """A deep copy, also of tensors that are results of computations, which copy.deepcopy() refuses."""
-    computed = [one for one in _objects(state) if isinstance(one, torch.Tensor) and not one.is_leaf]
-    return copy.deepcopy(state, {id(one): one.detach().clone() for one in computed})
+def copy_of_state(state: Any) -> Any:
+    """A deep copy, also of tensors that are results of computations or composed, which copy.deepcopy() refuses."""
+    found = [one for one in _objects(state) if isinstance(one, torch.Tensor)]
+    special = [one for one in found if not one.is_leaf or tensors.is_composed(one)]
+    return copy.deepcopy(state, {id(one): tensors.copy_of(one) for one in special})
 
 
 def _restore_object(value: Any) -> Restore:
-    state = _copy_of(value.state_dict())
+    state = copy_of_state(value.state_dict())
 
     def restore() -> None:
         try:
-            value.load_state_dict(_copy_of(state))
+            value.load_state_dict(copy_of_state(state))
         except Exception as error:
             raise TypeError(
                 f"state: load_state_dict() of {type(value).__name__} does not take what its state_dict() returns "
@@ -152,28 +173,26 @@ def _restore_object(value: Any) -> Restore:
 
 
 def _restore_tensor(tensor: torch.Tensor) -> Restore:
-    content = tensor.detach().clone()
+    content = tensors.copy_of(tensor)
 
     def restore() -> None:
-        with torch.no_grad():
-            tensor.copy_(content)
-            tensor.grad = None
+        tensors.fill(tensor, content)
+        tensor.grad = None
 
     return restore
 
 
 def _restore_module(module: torch.nn.Module) -> Restore:
     ranks.reshard(module.modules())
-    tensors = dict(module.named_parameters()) | dict(module.named_buffers())
-    contents = {name: value.detach().clone() for name, value in tensors.items()}
+    named = dict(module.named_parameters()) | dict(module.named_buffers())
+    contents = {name: tensors.copy_of(value) for name, value in named.items()}
     trained = {name: value.requires_grad for name, value in module.named_parameters()}
     modes = {name: part.training for name, part in module.named_modules()}
 
     def restore() -> None:
         ranks.reshard(module.modules())
-        with torch.no_grad():
-            for name, value in (*module.named_parameters(), *module.named_buffers()):
-                value.copy_(contents[name])
+        for name, value in (*module.named_parameters(), *module.named_buffers()):
+            tensors.fill(value, contents[name])
         for name, value in module.named_parameters():
             value.grad = None
             value.requires_grad_(trained[name])
@@ -184,10 +203,10 @@ def _restore_module(module: torch.nn.Module) -> Restore:
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer) -> Restore:
-    state = _copy_of(optimizer.state_dict())
+    state = copy_of_state(optimizer.state_dict())
 
     def restore() -> None:
-        optimizer.load_state_dict(_copy_of(state))
+        optimizer.load_state_dict(copy_of_state(state))
         optimizer.zero_grad(set_to_none=True)
 
     return restore

@@ -1,6 +1,7 @@
 #include "ckpt/dialect/roles.h"
 
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -168,6 +169,28 @@ bool is_part_of_optimizer(std::string_view name) {
   return name == "param_groups" || without_number(name) == "state" || without_number(name) == "group";
 }
 
+/// The first name that is a slot's: state/N/exp_avg, state/N/exp_avg/codes of a state that is quantized.
+std::string role_of_slot(const std::vector<std::string_view>& parts) {
+  for (const std::string_view part : parts) {
+    if (std::string role = role_of_optimizer_slot(part); role != "unknown") return role;
+  }
+  return "unknown";
+}
+
+/// Where names precede the state_dict of an optimizer, the place of a slot or a rate in it, such as
+/// opt/state/3/step, opts/0/state/3/exp_avg and opt/param_groups/0/lr. Its role is "unknown" if the slot is.
+std::optional<Place> place_in_optimizer(std::string_view path) {
+  const auto parts = components(path, "/");
+  for (std::size_t i = 1; i + 2 < parts.size(); ++i) {
+    if (!is_number(parts[i + 1])) continue;
+    if (parts[i] == "param_groups" && parts.back() == "lr") return Place{"progress", ""};
+    if (parts[i] == "state") {
+      return Place{role_of_slot({parts.begin() + static_cast<std::ptrdiff_t>(i) + 2, parts.end()}), ""};
+    }
+  }
+  return {};
+}
+
 /// exp_avg/KEY, or state/N/exp_avg, state0/exp_avg and state.N.exp_avg, or param_groups/0/lr; the latter also
 /// after the number or name of one of several optimizers.
 Place place_of_slot(std::string_view rest) {
@@ -180,9 +203,7 @@ Place place_of_slot(std::string_view rest) {
   if (parts.size() > 2 && !is_part_of_optimizer(parts[0]) && is_part_of_optimizer(parts[1]))
     parts.erase(parts.begin());
   if (parts.size() < 2) return {};
-  if (without_number(parts.front()) == "state") {
-    return {role_of_optimizer_slot(parts.back()), ""};
-  }
+  if (without_number(parts.front()) == "state") return {role_of_slot(parts), ""};
   const bool group = parts.front() == "param_groups" || without_number(parts.front()) == "group";
   return group && parts.back() == "lr" ? Place{"progress", ""} : Place{};
 }
@@ -201,6 +222,8 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
              is_number(components(path, kSeparators)[1])) {  // a file of the optimizer alone
     return place_of_slot(path);
   }
+  const std::optional<Place> slot = place_in_optimizer(path);
+  if (slot && slot->role != "unknown") return *slot;
   const std::string_view key = module_key_of(path);
   Place place{role_among(dataset.path, [&](const std::string& one) { return catalog.find(one) != nullptr; }),
               layer_of_key(key)};
@@ -208,6 +231,7 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   const std::string_view name = key.substr(key.find_last_of(kSeparators) + 1);
   const std::string parent = place.layer.substr(place.layer.find_last_of(kSeparators) + 1);
   if (place.role == "unknown") place.role = role_of_variant(name, parent, dataset.shape.size());
+  if (slot && place.role == "unknown") return *slot;
   for (const char separator : {'.', '/'}) {  // LAYER.parametrizations.weight is a part of LAYER
     const std::string end = fmt::format("{0}parametrizations{0}{1}", separator, parent);
     if (place.layer.ends_with(end)) place.layer.resize(place.layer.size() - end.size());
