@@ -179,7 +179,8 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
         return [one for group in optimizer.param_groups for one in group["params"]]
 
     def read() -> list[dict[str, Any]]:
-        return [dict(optimizer.state[one]) if one in optimizer.state else {} for one in parameters()]
+        # None: ZeroRedundancyOptimizer has no slots of other ranks' parameters.
+        return [dict(optimizer.state.get(one) or {}) for one in parameters()]
 
     def write(state: list[dict[str, Any]]) -> None:
         for one, slots in zip(parameters(), state, strict=True):

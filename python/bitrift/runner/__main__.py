@@ -75,8 +75,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     options.arguments = own
     if not options.connect and not options.audit and options.checkpoint is None:
         parser.error("give --checkpoint FILE: the file to resume from")
-    if options.check and options.ranks != 1:
-        parser.error("--check is for one process: leave out --ranks")
     if options.check and options.strike:
         parser.error("--check makes runs without faults: leave out --strike")
     if options.epochs < 0 or options.ranks < 1:

@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -18,6 +18,7 @@ import torch
 
 from bitrift.audit.pieces import Kind, keep, pieces_of
 from bitrift.audit.process import digest_of
+from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line
 from bitrift.runner.serving import Request, Script, Trainer, test_metrics
 from bitrift.runner.state import models_in
@@ -53,17 +54,26 @@ class Check:
     options: argparse.Namespace
     out: IO[str]
     iterators: list[str] = field(default_factory=list)
+    broke: bool = False
+    """An exception ended a run: other ranks may be within a collective call of it."""
 
     def serve(self, script: Script) -> NoReturn:
-        """Prints what it finds, and ends the process: 0 nothing, 1 something."""
-        from bitrift.runner.__main__ import check_ranks, end
+        """Prints what any rank finds, and ends the process: 0 nothing, 1 something."""
+        from bitrift.runner.__main__ import PEERS_END_S, check_ranks, end
 
-        check_ranks(1)
+        check_ranks(self.options.ranks)
         began = time.perf_counter()
         found = self.findings(script)
-        for one in found:
-            print(f"{one.said}\n  {one.cure}", file=self.out)
-        if not found:
+        several, leads = ranks.count() > 1, ranks.number() == 0
+        if self.broke and several:
+            # Every rank may have met the same, and then rank 0 says it; or another one's end, which then says it.
+            time.sleep(PEERS_END_S * (0.6 if leads else 1))
+        elif several:
+            found = _different(one for own in ranks.gather(found) for one in own)
+        if leads or self.broke:
+            for one in found:
+                print(f"{one.said}\n  {one.cure}", file=self.out)
+        if not found and leads:
             seconds = time.perf_counter() - began
             print(f"nothing found that would stop or spoil a campaign ({seconds:.1f} s)", file=self.out)
             print("  python -m bitrift audit resume says whether the script resumes as if never stopped", file=self.out)
@@ -86,6 +96,7 @@ class Check:
                 found += self._metrics()
             found += _output(first, second)
         except Exception as error:
+            self.broke = True
             found.append(_raised(error))
         return found
 
@@ -116,10 +127,11 @@ class Check:
         differs = _difference(first.result, second.result)
         if not differs:
             return
+        seeded = tuple(f"{self._name_of(one)}." for one in self._script.shuffle)  # before each run
         hidden = [
             name
             for name, digest in second.begun.items()
-            if first.begun.get(name) != digest and second.kinds[name] not in _RESET
+            if first.begun.get(name) != digest and second.kinds[name] not in _RESET and not name.startswith(seeded)
         ]
         said = f"two runs of the same file differ: {differs}"
         generators = [name for name in hidden if second.kinds[name] is Kind.GENERATOR]
@@ -186,6 +198,14 @@ class Check:
             )
 
 
+def _different(findings: Iterable[Finding]) -> list[Finding]:
+    """The first with each cure."""
+    by_cure: dict[str, Finding] = {}
+    for one in findings:
+        by_cure.setdefault(one.cure, one)
+    return list(by_cure.values())
+
+
 def _numbers(found: Any, better: Mapping[str, str]) -> dict[str, float]:
     return {name: float(value) for name, value in test_metrics(found, better).items() if name != "test_targets"}
 
@@ -227,11 +247,13 @@ def _difference(first: dict[str, Any], second: dict[str, Any]) -> str:
         return f"one ends with {first['status']}, the other with {second['status']}"
     if first["steps"] != second["steps"]:
         return f"one takes {first['steps']} steps, the other {second['steps']}"
-    for one, other in zip(first["replicas"][0], second["replicas"][0], strict=True):
-        for name in one.keys() & other.keys():
-            if one[name] != other[name]:
-                return f"{name} is {one[name]} and {other[name]}"
-    return "the state at the end" if first["final_digest"] != second["final_digest"] else ""
+    several = len(first["replicas"]) > 1
+    for rank, (evaluations, others) in enumerate(zip(first["replicas"], second["replicas"], strict=True)):
+        for one, other in zip(evaluations, others, strict=True):
+            for name in one.keys() & other.keys():
+                if one[name] != other[name]:
+                    return f"{name} is {one[name]} and {other[name]}" + (f" on rank {rank}" if several else "")
+    return "the state at the end" if first["replica_digests"] != second["replica_digests"] else ""
 
 
 def _orders(first: Run, other: Run, loaders: list[Any], name_of: Callable[[Any], str]) -> Iterator[Finding]:

@@ -283,7 +283,8 @@ class Trainer:
             return
         names = found.keys() | expected.keys()
         everyone = ranks.gather({name for name in names if found.get(name) != expected.get(name)})
-        self._compared = {name: any(name in one for one in everyone) for name in names}
+        # Another rank may have parts that this one has not.
+        self._compared = dict.fromkeys(names, False) | dict.fromkeys(set().union(*everyone), True)
 
     def unreached(self, changed: list[str]) -> list[str] | None:
         """Which of the tensors that differ in the file did not change the loaded state; None if not compared.

@@ -19,13 +19,17 @@ Restore = Callable[[], None]
 class Snapshot:
     """The state of models, optimizers, schedulers, tensors and arrays, in dicts and lists as deep as you like.
 
-    All other modules, optimizers and schedulers of the process are part of it: what a script forgets to name, and to
-    load, must not come from the run before.
+    All other modules, optimizers and schedulers of the process are part of it, and what the communication hooks of
+    DistributedDataParallel keep: what a script forgets to name, and to load, must not come from the run before.
     """
 
     def __init__(self, value: Any) -> None:
         named = list(_objects(value))
-        self._restores = [_restore_of(one) for one in (*named, *_others(named))]
+        every = [*named, *_others(named)]
+        self._restores = [_restore_of(one) for one in every]
+        for one in every:
+            if isinstance(one, torch.nn.parallel.DistributedDataParallel):
+                self._restores += [_restore_attributes(state) for _, state in one._comm_hooks]
 
     def restore(self) -> None:
         """Brings everything back in place: parameters stay the tensors that the optimizer knows."""
@@ -124,10 +128,30 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         for index, one in enumerate(value):
             yield from _leaves(f"{name}/{index}", one)
+    elif isinstance(value, torch.optim.Optimizer):
+        yield from _leaves(name, _state_of(value))
     elif _keeps_state(value):
         yield from _leaves(name, value.state_dict())
     else:
         yield name, value
+
+
+def _state_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Its state_dict(); if it has none on this rank, its slots and hyperparameters, and those of the optimizers that it
+    wraps: PyTorch's ZeroRedundancyOptimizer gathers its state on one rank, and only when it is asked to.
+    """
+    try:
+        return optimizer.state_dict()
+    except Exception:
+        inner = [one for one in vars(optimizer).values() if isinstance(one, torch.optim.Optimizer)]
+        return {**_own_state(optimizer), "inner": [_own_state(one) for one in inner]}
+
+
+def _own_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    slots = [optimizer.state.get(one) for one in parameters]
+    groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    return {"state": slots, "param_groups": groups}
 
 
 def _keeps_state(value: Any) -> bool:
@@ -172,6 +196,20 @@ def _restore_object(value: Any) -> Restore:
     return restore
 
 
+def _restore_attributes(value: Any) -> Restore:
+    """For an object without a state_dict: its numbers, tensors and collections of them."""
+    plain = (bool, int, float, str, dict, list, tuple, torch.Tensor, np.random.RandomState, type(None))
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = [name for name in (*slots, *getattr(value, "__dict__", ())) if hasattr(value, name)]
+    kept = {name: copy_of_state(one) for name in names if isinstance(one := getattr(value, name), plain)}
+
+    def restore() -> None:
+        for name, one in copy_of_state(kept).items():
+            setattr(value, name, one)
+
+    return restore
+
+
 def _restore_tensor(tensor: torch.Tensor) -> Restore:
     content = tensors.copy_of(tensor)
 
@@ -203,10 +241,27 @@ def _restore_module(module: torch.nn.Module) -> Restore:
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer) -> Restore:
-    state = copy_of_state(optimizer.state_dict())
+    state = copy_of_state(_state_of(optimizer))
 
     def restore() -> None:
-        optimizer.load_state_dict(copy_of_state(state))
+        if "inner" in state:  # these are optimizers of the process, too, and restored as such
+            _write_state(optimizer, copy_of_state(state))
+        else:
+            optimizer.load_state_dict(copy_of_state(state))
         optimizer.zero_grad(set_to_none=True)
 
     return restore
+
+
+def _write_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Writes what _own_state() returned."""
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    for one, slots in zip(parameters, state["state"], strict=True):
+        if slots is None:
+            optimizer.state.pop(one, None)
+        else:
+            optimizer.state[one] = slots
+    for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        for key in [key for key in group if key != "params" and key not in saved]:
+            del group[key]
+        group.update(saved)

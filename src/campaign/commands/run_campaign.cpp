@@ -115,13 +115,16 @@ void note_level(const Work& work) {
                   std::ceil(100 * smallest) / 100));
 }
 
-// A script of one process can be checked by a command that names what to change.
+// A command that names what to change in a script.
 std::string remedy_of(const Work& work) {
   const record::RunnerSpec& runner = work.spec.runner;
-  if (runner.kind != record::RunnerKind::python || work.spec.arms.front().parallel.ranks > 1) return "";
-  return fmt::format("python -m bitrift.runner {}{}{} --checkpoint {} --check", runner.script.string(),
+  if (runner.kind != record::RunnerKind::python) return "";
+  const design::Arm& arm = work.spec.arms.front();
+  return fmt::format("python -m bitrift.runner {}{}{} --checkpoint {} --check{}{}{}", runner.script.string(),
                      runner.function.empty() ? "" : ":", runner.function,
-                     work.folder.layout().base(work.spec.files.front().stem).string());
+                     work.folder.layout().base(work.spec.files.front().stem).string(),
+                     arm.parallel.ranks > 1 ? fmt::format(" --ranks {}", arm.parallel.ranks) : "",
+                     arm.words.empty() ? "" : " -- ", fmt::join(arm.words, " "));
 }
 
 // Asked once in the life of a folder; said at every start.
