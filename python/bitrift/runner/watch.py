@@ -44,6 +44,7 @@ class Watch:
         self.never_updated = set(self._models)
         """The models with an optimizer that took no step so far."""
         self._stepped: set[int] = set()  # the optimizers that took their part of the step
+        self._within = 0  # step() calls in progress: an optimizer that wraps another calls that one's
 
     def __enter__(self) -> Watch:
         self.keep(register_optimizer_step_pre_hook(self._optimizer_begins))
@@ -66,7 +67,7 @@ class Watch:
     def epoch(self) -> Iterator[None]:
         """While an epoch is trained."""
         self.begin_epoch()
-        self._in_epoch = True
+        self._in_epoch, self._within = True, 0
         try:
             yield
         finally:
@@ -96,12 +97,18 @@ class Watch:
             self._end_step()
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._within += 1
+        if self._within > 1:
+            return
         if id(optimizer) in self._stepped and not self._waiting:
             self._end_step()
         if id(optimizer) not in self._stepped:
             self.before_update(optimizer)
 
     def _optimizer_ends(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._within -= 1
+        if self._within > 0:
+            return
         self.after_update()
         self._stepped.add(id(optimizer))
         for missing in (self._waiting, self.never_updated):

@@ -28,19 +28,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bitrift.runner", SCRIPT.name, "--checkpoint", "base.pt", "--ranks", "2", *words]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+
+
 def check(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "bitrift.runner",
-        SCRIPT.name,
-        "--checkpoint",
-        "base.pt",
-        "--ranks",
-        "2",
-        "--check",
-    ]
-    return subprocess.run([*command, *words], cwd=place, capture_output=True, text=True, timeout=120, check=False)
+    return run(place, "--check", *words)
+
+
+# ZeroRedundancyOptimizer calls step() of the optimizer that it wraps.
+@pytest.mark.parametrize("site", ["update", "weight_gradient"])
+def test_the_step_of_a_wrapped_optimizer_is_no_second_one(trained: Path, site: str) -> None:
+    done = run(trained, "--strike", f"{site}:0.weight@3:1.0.5.30")
+    assert done.returncode == 0 and "never reached" not in done.stderr, done.stderr
+    result = json.loads(done.stdout)
+    assert result["steps"] == 4  # 128 samples on two ranks, in batches of 16
+    assert len(result["altered_values"]) == 1
 
 
 def test_nothing_is_found_where_all_is_right(trained: Path) -> None:
