@@ -182,6 +182,27 @@ def test_order_follows_from_the_seed_even_with_a_generator_of_its_own(tmp_path: 
     study = Study(tmp_path / "sampler", shuffle=(plain,))
     study.loader = plain
     assert order(1) == order(1) and order(1) != order(2)
+    # As Accelerate shards the batches of a loader.
+    random_order = torch.utils.data.RandomSampler(study.data, generator=torch.Generator().manual_seed(5))
+    batches = torch.utils.data.BatchSampler(random_order, 16, drop_last=False)
+    wrapped = DataLoader(study.data, batch_sampler=Wrapped(batches))
+    (tmp_path / "wrapped").mkdir()
+    study = Study(tmp_path / "wrapped", shuffle=(wrapped,))
+    study.loader = wrapped
+    assert order(1) == order(1) and order(1) != order(2)
+
+
+class Wrapped:
+    """A sampler of batches that wraps another one."""
+
+    def __init__(self, batch_sampler: torch.utils.data.BatchSampler) -> None:
+        self.batch_sampler = batch_sampler
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from self.batch_sampler
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
 
 
 def test_without_a_generator_steps_are_those_of_the_optimizer(tmp_path: Path) -> None:

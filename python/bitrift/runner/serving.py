@@ -453,14 +453,15 @@ def _train_metrics(outcome: Any) -> dict[str, Any]:
 
 
 def seed_order(one: Any, seed: int) -> None:
-    """Seeds what orders the batches: a generator, a sampler with a seed, or the parts of a DataLoader."""
+    """Seeds what orders the batches: a generator, a sampler with a seed, or the parts of a DataLoader or of a sampler
+    that wraps others.
+    """
     if isinstance(one, torch.Generator):
         one.manual_seed(seed)
-    elif isinstance(one, torch.utils.data.DataLoader):
-        for part in (one.generator, one.sampler, one.batch_sampler):
-            if part is not None:
-                seed_order(part, seed)
     elif isinstance(getattr(one, "seed", None), int):
         one.seed = seed  # as DistributedSampler keeps it
-    elif isinstance(getattr(one, "generator", None), torch.Generator):
-        one.generator.manual_seed(seed)
+    else:
+        for name in ("generator", "sampler", "batch_sampler"):
+            part = getattr(one, name, None)
+            if part is not None and part is not one:
+                seed_order(part, seed)

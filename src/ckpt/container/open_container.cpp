@@ -1,5 +1,6 @@
 #include "ckpt/container/open_container.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
@@ -68,6 +69,15 @@ std::unique_ptr<Container> open_zip(std::unique_ptr<const archive::BoundedFile> 
   for (const archive::ZipMember& member : directory.members()) array = array || member.name.ends_with(".npy");
   if (!array && directory.find(KerasContainer::weights_name) != nullptr)
     return std::make_unique<KerasContainer>(std::move(file), std::move(directory), std::move(fd));
+  const bool exported = std::ranges::any_of(directory.members(), [](const archive::ZipMember& member) {
+    return member.name.ends_with("/archive_format") || member.name.ends_with("/models/model.json");
+  });
+  if (!array && exported) {
+    fail(ErrorCode::unsupported,
+         "{}: is a program that torch.export saved, not a checkpoint; save its tensors with "
+         "torch.save(torch.export.load(FILE).state_dict, ...)",
+         file->name());
+  }
   if (!array) {
     fail(ErrorCode::unsupported,
          "{}: is a zip archive, but neither of torch.save (it has no data.pkl) nor of numpy.savez (it has no "

@@ -208,6 +208,17 @@ Place place_of_slot(std::string_view rest) {
   return group && parts.back() == "lr" ? Place{"progress", ""} : Place{};
 }
 
+/// A part of a parameter that is kept as several tensors, such as fc.weight/qdata and fc.weight/scale of a
+/// quantized weight.
+std::optional<Place> place_in_parameter(std::string_view path) {
+  const std::size_t cut = path.find_last_of('/');
+  if (cut == std::string_view::npos) return {};
+  const std::string_view key = module_key_of(path.substr(0, cut));
+  const std::string_view name = key.substr(key.find_last_of(kSeparators) + 1);
+  if (name != "weight" && name != "bias") return {};
+  return Place{std::string(name), layer_of_key(key)};
+}
+
 Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   const std::string_view path = path_in_replica(dataset.path);
   const std::size_t cut = path.find_first_of(kSeparators);
@@ -232,6 +243,7 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   const std::string parent = place.layer.substr(place.layer.find_last_of(kSeparators) + 1);
   if (place.role == "unknown") place.role = role_of_variant(name, parent, dataset.shape.size());
   if (slot && place.role == "unknown") return *slot;
+  if (place.role == "unknown") place = place_in_parameter(path).value_or(place);
   for (const char separator : {'.', '/'}) {  // LAYER.parametrizations.weight is a part of LAYER
     const std::string end = fmt::format("{0}parametrizations{0}{1}", separator, parent);
     if (place.layer.ends_with(end)) place.layer.resize(place.layer.size() - end.size());

@@ -83,6 +83,10 @@ HOSTILE = {
     ),
     "old torch.save": (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02", "without a zip archive"),
     "other zip": (zipped({"readme": b"hello"}), "neither of torch.save (it has no data.pkl) nor of numpy.savez"),
+    "exported program": (
+        zipped({"p/archive_format": b"pt2", "p/data/weights/weight_0": b"1234"}),
+        "torch.export saved",
+    ),
     "overlapping members": (overlapping(), "its local header has another name"),
     "zip bomb": (bomb(), "deflated bytes cannot hold 4294967280"),
     "lying shape": (

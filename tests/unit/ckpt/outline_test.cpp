@@ -130,6 +130,8 @@ TEST(Outline, OfPyTorchDumpsTakesDotsAndSlashesAndWrappers) {
                      {"optimizer_states/0/state/3/exp_avg", {8}, "exp_avg", ""},
                      {"optimizer_states/1/state/0/momentum_buffer", {8}, "momentum", ""},
                      {"optimizer/critic/state/0/exp_avg_sq", {8}, "exp_avg_sq", ""},
+                     {"state_dict/module.fc.weight/qdata", {8, 3}, "weight", "fc"},
+                     {"state_dict/module.fc.weight/scale", {8, 1}, "weight", "fc"},
                      {"optimizer/state/0/exp_avg/codes", {8}, "exp_avg", ""},
                      {"opt/state/0/exp_avg_sq", {8}, "exp_avg_sq", ""},
                      {"opts/1/state/3/step", {}, "step", ""},
