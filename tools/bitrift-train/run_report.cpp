@@ -34,12 +34,10 @@ void print_recovery(const record::Recovery& recovery) {
     what =
         recovery.ranks_after > recovery.ranks_before ? "expanded again" : "grouped again, no work was lost";
   }
-  fmt::print(
-      "{}: {} -> {} ranks, state from {}, {} steps lost, {} redone, "
-      "{:.0f} ms\n",
-      what, recovery.ranks_before, recovery.ranks_after,
-      recovery.state ? name_of(*recovery.state) : "nowhere", recovery.steps_lost, recovery.steps_redone,
-      recovery.times.total() * 1000);
+  fmt::print("{}: {} -> {} ranks, {}{} steps lost, {} redone, {:.0f} ms\n", what, recovery.ranks_before,
+             recovery.ranks_after,
+             recovery.state ? fmt::format("state from {}, ", name_of(*recovery.state)) : "",
+             recovery.steps_lost, recovery.steps_redone, recovery.times.total() * 1000);
 }
 
 void print_altered(const record::AlteredMessage& altered) {
