@@ -66,7 +66,8 @@ class Check:
         found = self.findings(script)
         several, leads = ranks.count() > 1, ranks.number() == 0
         if self.broke and several:
-            # Every rank may have met the same, and then rank 0 says it; or another one's end, which then says it.
+            # If all ranks met the same error, rank 0 says it, and the others are ended. If rank 0 only saw another rank
+            # end, that one has said why by then.
             time.sleep(PEERS_END_S * (0.6 if leads else 1))
         elif several:
             found = _different(one for own in ranks.gather(found) for one in own)
