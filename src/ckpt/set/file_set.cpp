@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -33,6 +34,12 @@ constexpr std::array<std::string_view, 2> optimizers = {"optimizer.pt", "optimiz
 constexpr std::string_view latest_name = "latest";
 constexpr std::uint64_t most_latest = 4096;
 constexpr std::array<std::string_view, 2> rank_ends = {"model_states.pt", "optim_states.pt"};
+
+/// A script whose ranks each save a file calls them rank0.pt, model_rank_1.safetensors, stage-2.pth and the
+/// like.
+constexpr std::array<std::string_view, 5> rank_words = {"rank", "stage", "shard", "part", "worker"};
+constexpr std::array<std::string_view, 6> rank_formats = {".pt",   ".pth",         ".bin",
+                                                          ".ckpt", ".safetensors", ".npz"};
 
 bool is_index(std::string_view name) {
   return std::any_of(index_ends.begin(), index_ends.end(), [name](std::string_view end) {
@@ -151,6 +158,35 @@ void add_ranks(FileSet& set) {
     set.files.push_back({tag + name, name.substr(0, name.size() - std::string_view(".pt").size()) + '/'});
 }
 
+/// Whether a file has the name of a rank's own one.
+bool is_file_of_rank(const std::filesystem::path& name) {
+  if (std::ranges::find(rank_formats, name.extension().string()) == rank_formats.end()) return false;
+  std::string stem = name.stem().string();
+  const std::size_t end = stem.find_last_not_of("0123456789");
+  if (end == std::string::npos || end + 1 == stem.size()) return false;
+  stem.resize(end + 1);
+  if (std::string_view("_-.").find(stem.back()) != std::string_view::npos) stem.pop_back();
+  std::ranges::transform(stem, stem.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::any_of(rank_words, [&](std::string_view word) { return stem.ends_with(word); });
+}
+
+/// The files that the ranks of a script saved, at least two.
+void add_own_ranks(FileSet& set) {
+  std::vector<std::filesystem::path> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(set.folder, none)) {
+    if (is_file_of_rank(entry.path().filename()) && entry.is_regular_file(none))
+      names.push_back(entry.path().filename());
+  }
+  if (names.size() < 2) return;
+  std::sort(names.begin(), names.end());
+  std::set<std::string> stems;
+  for (const std::filesystem::path& name : names) stems.insert(name.stem().string());
+  const bool differ = stems.size() == names.size();
+  for (const std::filesystem::path& name : names)
+    set.files.push_back({name.string(), (differ ? name.stem() : name).string() + '/'});
+}
+
 }  // namespace
 
 std::filesystem::path root_of_set(const std::filesystem::path& path) {
@@ -182,6 +218,7 @@ std::optional<FileSet> find_file_set(const std::filesystem::path& path) {
   }
   if (!set.files.empty()) add_optimizer(set);
   add_ranks(set);
+  if (set.files.empty()) add_own_ranks(set);
   if (set.files.empty()) return std::nullopt;
   return set;
 }

@@ -15,6 +15,7 @@ from typing import Any
 import bitrift
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from set_files import KINDS, read_shards, save_distributed, save_folder, save_ranks, save_shards
 
@@ -273,6 +274,35 @@ def test_ranks_of_deepspeed(tmp_path: Path) -> None:
     for text in ("global_step4", "../ckpt/global_step3", " \n", "x" * 5000, "global_step3\0"):
         (folder / "latest").write_text(text)
         assert "holds no file with the name of a checkpoint" in refused("ls", folder)
+
+
+def test_files_of_the_ranks_of_a_script(tmp_path: Path) -> None:
+    folder, hurt = tmp_path / "ckpt", tmp_path / "hurt"
+    folder.mkdir()
+    for rank in range(2):
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        torch.save({"net": model.state_dict(), "opt": optimizer.state_dict()}, folder / f"stage-{rank}.pt")
+    (folder / "notes.txt").write_text("two stages")
+    told = {one["path"]: one for one in json.loads(done("ls", folder, "--json"))["tensors"]}
+    assert told["stage-0/net/weight"]["role"] == told["stage-1/net/weight"]["role"] == "weight"
+    assert told["stage-1/opt/state/1/exp_avg_sq"]["role"] == "exp_avg_sq"
+    # Two stages of a pipeline have other layers.
+    assert len({told[f"stage-{rank}/net/weight"]["layer"] for rank in range(2)}) == 2
+    done("inject", folder, "-o", hurt, "--tensor", "stage-1/net/weight", "--bits", "30", "--count", 1, "--seed", 3)
+    kept, altered = (torch.load(one / "stage-1.pt")["net"]["weight"] for one in (folder, hurt))
+    assert int((kept != altered).sum()) == 1
+    assert (hurt / "stage-0.pt").read_bytes() == (folder / "stage-0.pt").read_bytes()
+    assert (hurt / "notes.txt").is_file() and "stage-1/net/weight" in call("diff", folder, hurt).stdout
+    (folder / "stage-0.safetensors").write_bytes(safetensors.torch.save({"more": torch.ones(2)}))
+    paths = {one["path"] for one in json.loads(done("ls", folder, "--json"))["tensors"]}
+    assert {"stage-0.safetensors/more", "stage-0.pt/net/weight"} <= paths
+    # A single one is no set.
+    for name in ("stage-0.pt", "stage-0.safetensors"):
+        (folder / name).unlink()
+    assert "name a file in it, such as stage-1.pt" in refused("ls", folder)
 
 
 def test_links_are_not_altered_in_place(tmp_path: Path) -> None:
