@@ -20,9 +20,10 @@ class Planner {
           const std::optional<record::MeshSpec>& mesh, int stages)
       : spec_(spec), before_(before), reports_(reports), stages_(stages > 0 ? stages : before.stages()) {
     plan_.mesh = mesh;
+    const auto worked = [](const Report& one) { return one.rank >= 0; };
     const auto asks = [](const Report& one) { return one.rank < 0 || one.asks; };
     const auto refused = [](const Report& one) { return one.refused; };
-    plan_.interrupted = !std::ranges::all_of(reports, asks);
+    plan_.interrupted = std::ranges::none_of(reports, worked) || !std::ranges::all_of(reports, asks);
     plan_.expands =
         !plan_.interrupted && std::ranges::none_of(reports, refused) && attempts() <= most_attempts_to_expand;
   }

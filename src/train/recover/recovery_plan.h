@@ -77,7 +77,7 @@ struct RecoveryPlan {
 /// A recovery that begins more often than this is refused: each replacement may fail for the same reason,
 /// such as too little memory.
 inline constexpr int most_recovery_attempts = 10;
-/// A run that does not get new processes in so many attempts continues without.
+/// A run that does not get new processes in so many attempts continues without them.
 inline constexpr int most_attempts_to_expand = 3;
 
 /// before, mesh: of the group that worked; reports: of all living ranks, by rank; stages: as the run began,

@@ -173,6 +173,17 @@ TEST(RecoveryPlan, ReplacesARankThatDiesWhileTheRunExpands) {
   EXPECT_FALSE(plan.interrupted);
 }
 
+TEST(RecoveryPlan, StartsNoProcessIfAllRanksThatWorkedAreDead) {
+  for (const RecoveryKind kind : {RecoveryKind::shrink, RecoveryKind::spare}) {
+    const RecoveryPlan plan = plan_recovery(spec(kind, 1), ReplicaMap(3, 1), {waiting()});
+    EXPECT_TRUE(plan.interrupted);
+    EXPECT_EQ(plan.missing, kind == RecoveryKind::shrink ? 0 : 2);
+    EXPECT_NE(plan.refusal.find(kind == RecoveryKind::shrink ? "no rank is left" : "no spare is left"),
+              std::string::npos)
+        << plan.refusal;
+  }
+}
+
 TEST(RecoveryPlan, ExpandsOnlyIfAllRanksAskAndProcessesCanBeStarted) {
   const ReplicaMap three(4, 1, {0, 0, 1, 2});
   const std::vector<Report> all = {asking(0, 7), asking(1, 7), asking(2, 7)};
