@@ -133,14 +133,14 @@ def test_a_right_script_has_no_finding(check: Checked) -> None:
 
 
 def with_state(state: str) -> str:
-    """The script with load() and state() of its own, of which the latter returns this."""
+    """The script with load() and state() of its own; the latter returns `state`."""
     load = "load=lambda path: bitrift.torch.load_into(path, model, optimizer)"
     old = "serve(model=model, optimizer=optimizer, "
     assert SCRIPT.count(old) == 1
     return SCRIPT.replace(old, f"serve({load}, state=lambda: {state}, ")
 
 
-# Their weights are 0 for the check, wherever they are: in a module, in what state_dict() returns, or in copies.
+# The check sets all weights to 0, whether state() returns a module, its state_dict() or copies.
 @pytest.mark.parametrize(
     "state",
     [

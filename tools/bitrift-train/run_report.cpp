@@ -31,8 +31,7 @@ void print_recovery(const record::Recovery& recovery) {
     what = fmt::format("recovered by {} from the loss of rank {}", name_of(recovery.kind),
                        fmt::join(recovery.failed, " and "));
   } else {
-    what =
-        recovery.ranks_after > recovery.ranks_before ? "expanded again" : "grouped again, no work was lost";
+    what = recovery.ranks_after > recovery.ranks_before ? "expanded again" : "regrouped, no work was lost";
   }
   fmt::print("{}: {} -> {} ranks, {}{} steps lost, {} redone, {:.0f} ms\n", what, recovery.ranks_before,
              recovery.ranks_after,

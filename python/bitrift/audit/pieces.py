@@ -16,7 +16,7 @@ import torch
 
 from bitrift.audit.walk import Found, walk
 from bitrift.runner import ranks, tensors
-from bitrift.runner.state import copy_of_state
+from bitrift.runner.state import copy_of_state, hyperparameters_of, parameters_of, set_hyperparameters
 
 Write = Callable[[Any], None]
 
@@ -175,27 +175,21 @@ def _of_module(name: str, module: torch.nn.Module) -> list[Piece]:
 
 
 def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
-    def parameters() -> list[torch.Tensor]:
-        return [one for group in optimizer.param_groups for one in group["params"]]
-
     def read() -> list[dict[str, Any]]:
         # None: ZeroRedundancyOptimizer has no slots of other ranks' parameters.
-        return [dict(optimizer.state.get(one) or {}) for one in parameters()]
+        return [dict(optimizer.state.get(one) or {}) for one in parameters_of(optimizer)]
 
     def write(state: list[dict[str, Any]]) -> None:
-        for one, slots in zip(parameters(), state, strict=True):
+        for one, slots in zip(parameters_of(optimizer), state, strict=True):
             optimizer.state.pop(one, None)
             if slots:
                 optimizer.state[one] = {key: _to(value, one) for key, value in copy_of_state(slots).items()}
 
     def groups() -> list[dict[str, Any]]:
-        return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+        return hyperparameters_of(optimizer)
 
     def set_groups(state: list[dict[str, Any]]) -> None:
-        for group, saved in zip(optimizer.param_groups, state, strict=True):
-            for key in [key for key in group if key != "params" and key not in saved]:
-                del group[key]
-            group.update(copy.deepcopy(saved))
+        set_hyperparameters(optimizer, copy.deepcopy(state))
 
     return [
         Piece(f"state of {name}", Kind.OPTIMIZER_STATE, read, write),

@@ -212,9 +212,8 @@ def pieces_modules(pieces: Mapping[str, Piece]) -> dict[str, torch.nn.Module]:
 
 def _digest_tensor(tensor: torch.Tensor) -> bytes:
     total = hashlib.blake2b(digest_size=16)
-    for part in tensors.plain(tensor):
-        flat = part.detach().reshape(-1).contiguous().cpu().view(torch.uint8)
-        total.update(flat.numpy().data)
+    for values in tensors.flat(tensor):
+        total.update(values.view(torch.uint8).numpy().data)
     return total.digest()
 
 

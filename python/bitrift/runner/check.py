@@ -55,7 +55,7 @@ class Check:
     out: IO[str]
     iterators: list[str] = field(default_factory=list)
     broke: bool = False
-    """An exception ended a run: other ranks may be within a collective call of it."""
+    """An exception ended a run: other ranks may still be in one of its collective calls."""
 
     def serve(self, script: Script) -> NoReturn:
         """Prints what any rank finds, and ends the process: 0 nothing, 1 something."""

@@ -63,10 +63,9 @@ def _add(total: hashlib.blake2b, leaf: Any) -> bool:
     if isinstance(leaf, torch.Tensor):
         total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
         finite = True
-        for part in tensors.plain(leaf):
-            flat = part.detach().reshape(-1).contiguous().cpu()
-            total.update(flat.view(torch.uint8).numpy().data)
-            finite = _is_finite(flat) and finite
+        for values in tensors.flat(leaf):
+            total.update(values.view(torch.uint8).numpy().data)
+            finite = _is_finite(values) and finite
         return finite
     if isinstance(leaf, np.ndarray):
         total.update(f"{leaf.dtype}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
@@ -148,10 +147,26 @@ def _state_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def _own_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-    slots = [optimizer.state.get(one) for one in parameters]
-    groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-    return {"state": slots, "param_groups": groups}
+    slots = [optimizer.state.get(one) for one in parameters_of(optimizer)]
+    return {"state": slots, "param_groups": hyperparameters_of(optimizer)}
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Those that it updates, group after group."""
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def hyperparameters_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Those of each group."""
+    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def set_hyperparameters(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> None:
+    """Writes what hyperparameters_of() returned, and removes all others."""
+    for group, saved in zip(optimizer.param_groups, groups, strict=True):
+        for key in [key for key in group if key != "params" and key not in saved]:
+            del group[key]
+        group.update(saved)
 
 
 def _keeps_state(value: Any) -> bool:
@@ -255,13 +270,9 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer) -> Restore:
 
 def _write_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Writes what _own_state() returned."""
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-    for one, slots in zip(parameters, state["state"], strict=True):
+    for one, slots in zip(parameters_of(optimizer), state["state"], strict=True):
         if slots is None:
             optimizer.state.pop(one, None)
         else:
             optimizer.state[one] = slots
-    for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
-        for key in [key for key in group if key != "params" and key not in saved]:
-            del group[key]
-        group.update(saved)
+    set_hyperparameters(optimizer, state["param_groups"])

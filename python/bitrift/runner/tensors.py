@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,6 +25,12 @@ def plain(tensor: torch.Tensor) -> list[torch.Tensor]:
         return [local]
     names, _ = local.__tensor_flatten__()
     return [one for name in names for one in plain(getattr(local, name))]
+
+
+def flat(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """These, each as a vector on the CPU."""
+    for part in plain(tensor):
+        yield part.detach().reshape(-1).contiguous().cpu()
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
