@@ -29,6 +29,8 @@ constexpr std::array<std::string_view, 3> tensors = {
 constexpr std::string_view with_attributes = "torch._tensor._rebuild_from_type_v2";
 /// Where a pickled module keeps the contents of its state_dict.
 constexpr std::array<std::string_view, 3> parts_of_modules = {"_parameters", "_buffers", "_modules"};
+/// Where a recurrent module lists its parameters again.
+constexpr std::string_view listed_again = "_flat_weights";
 
 template <std::size_t N>
 bool is_among(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -144,6 +146,18 @@ class TensorFinder {
     }
   }
 
+  /// Whether each value of the list is a parameter of the module that has this state.
+  [[nodiscard]] bool repeats_parameters(const PickleValue& list, const PickleValue& state) const {
+    for (std::size_t i = 0; i + 1 < state.items.size(); i += 2) {
+      if (key_of(state.items[i]) != parts_of_modules[0]) continue;
+      const std::vector<PickleId>& parameters = pickle_[state.items[i + 1]].items;
+      return std::all_of(list.items.begin(), list.items.end(), [&](PickleId item) {
+        return std::find(parameters.begin(), parameters.end(), item) != parameters.end();
+      });
+    }
+    return false;
+  }
+
   /// Attributes in a dict, or in a pair of dicts if some are slots. Modules have the names that their
   /// state_dict gives them.
   void visit_state(PickleId id, const std::string& path, unsigned depth) {
@@ -158,6 +172,7 @@ class TensorFinder {
     for (std::size_t i = 0; i + 1 < state.items.size(); i += 2) {
       if (!may_hold_tensors(state.items[i + 1])) continue;
       const std::string key = key_of(state.items[i]);
+      if (key == listed_again && repeats_parameters(pickle_[state.items[i + 1]], state)) continue;
       visit(state.items[i + 1], is_among(parts_of_modules, key) ? path : joined(path, key), depth + 1);
     }
   }

@@ -277,3 +277,13 @@ def test_names_that_a_tool_has_sorted_tell_no_order(tmp_path: Path) -> None:
     assert [order["order"] for order in orders] == ["stated", "natural"]
     for order in orders:
         assert [layer["name"] for layer in order["list"]] == ["stem", "body", "classifier"]
+
+
+def test_the_weights_of_a_recurrent_module_are_named_once(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(5, 4), torch.nn.LSTM(4, 3, num_layers=2, bidirectional=True))
+    whole, state = tmp_path / "whole.pt", tmp_path / "state.pt"
+    torch.save(model, whole)
+    torch.save(model.state_dict(), state)
+    expected = {name.replace(".", "/"): role for name, role in roles(state).items()}
+    assert roles(whole) == expected
+    assert set(expected.values()) == {"weight", "bias"}

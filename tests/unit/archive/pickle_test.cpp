@@ -102,6 +102,15 @@ TEST(TorchPickle, OtherObjectsHoldTensorsAndAreNotCalled) {
   EXPECT_EQ(paths(proto + number(1) + "(" + held + "tR."), Paths{"tensor"});
 }
 
+TEST(TorchPickle, ARecurrentModuleListsItsParametersTwice) {
+  const auto module = [](const std::string& listed) {
+    return proto + global("torch.nn", "LSTM") + ")\x81}(" + text("_parameters") + "}(" + text("w") + held +
+           "q\x05" + text("b") + held + "q\x06u" + text("_flat_weights") + "](" + listed + "eub.";
+  };
+  EXPECT_EQ(paths(module("h\x05h\x06")), (Paths{"w", "b"}));
+  EXPECT_EQ(paths(module("h\x05" + held)), (Paths{"w", "b", "_flat_weights/0", "_flat_weights/1"}));
+}
+
 TEST(TorchPickle, OpcodesOfProtocol0AreRead) {
   EXPECT_EQ(paths("(" + held + "ios\nsystem\n."), Paths{"tensor"});
   EXPECT_EQ(paths("(" + global("os", "system") + "I1\n" + held + "o."), Paths{"1"});
