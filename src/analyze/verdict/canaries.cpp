@@ -13,6 +13,7 @@ namespace bitrift::analyze {
 namespace {
 
 using design::Canary;
+using design::Required;
 using record::TrialRecord;
 
 // All canaries that an arm must have, except those of roles, which follow from the base.
@@ -28,6 +29,15 @@ std::optional<Canary> canary_named(const std::string& stratum, const std::vector
   if (found != required.end()) return *found;
   if (const auto role = design::role_of_reader_canary(stratum)) return design::reader_canary_of(*role);
   return std::nullopt;
+}
+
+// A loss of weights that are NaN is NaN. A metric of the script's own, such as a share of right answers, may
+// stay finite: then the run does not crash.
+bool reports_no_loss(const ArmControls& controls) {
+  return std::ranges::all_of(controls.golden, [](const CleanRun& golden) {
+    return std::ranges::none_of(golden.evaluations,
+                                [](const record::Evaluation& one) { return one.test_loss.has_value(); });
+  });
 }
 
 // If the trainer refuses a file, it reads it.
@@ -57,7 +67,7 @@ void judge(CanaryCheck& check, const Canary& canary, const TrialRecord& row, con
     const record::Outcome outcome = classify(row, controls, judging);
     check.found = design::words_of(outcome) + (outcome.recovered ? " after a recovery" : "");
     // A guard that undid a fault of the run has seen it. What a file holds cannot be undone.
-    const bool undone = canary.required == design::Required::altered && !row.faults.of_bits() && row.result &&
+    const bool undone = canary.required == Required::altered && !row.faults.of_bits() && row.result &&
                         row.result->guard_action_count > 0;
     if (!undone) check.problem = problem_of(canary, outcome);
     if (!check.problem.empty()) check.problem += after_what(row);
@@ -116,11 +126,13 @@ std::vector<CanaryCheck> canary_checks(const std::vector<TrialRecord>& rows,
     }
     const auto known = controls.find(arm);
     for (const std::string& stratum : strata) {
-      const auto canary = canary_named(stratum, required);
+      auto canary = canary_named(stratum, required);
       if (!canary) {
         fail(ErrorCode::bad_file, "arm '{}': this version knows no canary '{}'; use the one that ran it", arm,
              stratum);
       }
+      const bool of_loss = known == controls.end() || !reports_no_loss(known->second);
+      if (canary->required == Required::crash && !of_loss) canary->required = Required::crash_or_sdc;
       add_checks(checks, own, arm, *canary, known == controls.end() ? nullptr : &known->second, judging);
     }
   }

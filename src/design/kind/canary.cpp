@@ -22,6 +22,8 @@ const char* short_name(Required required) {
       return "crash";
     case Required::sdc:
       return "SDC";
+    case Required::crash_or_sdc:
+      return "crash or SDC";
     case Required::altered:
       break;
   }
@@ -43,6 +45,8 @@ bool is_as(Required required, const record::Outcome& outcome) {
       return outcome.outcome_class() == record::OutcomeClass::crash;
     case Required::sdc:
       return outcome.outcome_class() == record::OutcomeClass::sdc;
+    case Required::crash_or_sdc:
+      return outcome.outcome_class() != record::OutcomeClass::masked;
     case Required::altered:
       break;
   }
@@ -65,6 +69,8 @@ std::string words_of(Required required) {
       return "crash";
     case Required::sdc:
       return "SDC";
+    case Required::crash_or_sdc:
+      return "crash or SDC";
     case Required::altered:
       break;
   }

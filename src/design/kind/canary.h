@@ -20,6 +20,7 @@ enum class Required {
   unrecovered,  ///< the run could not continue
   crash,
   sdc,
+  crash_or_sdc,
   altered,  ///< any, but the final state differs from the golden run's
 };
 

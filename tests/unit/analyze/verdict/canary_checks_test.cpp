@@ -1,6 +1,9 @@
 // What a report shows of canaries, also of those that have not run.
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -63,6 +66,32 @@ TEST(CanaryChecks, SayWhatEachIsAndHowItEnded) {
   EXPECT_EQ(checks[0].required, "crash");
   EXPECT_EQ(checks[2].altered, "NaN in all targeted floating-point tensors of role bias");
   EXPECT_EQ(checks[3].required, "masked (bitwise)");
+}
+
+// A share of right answers stays finite where all weights are NaN.
+TEST(CanaryChecks, NanNeedNotCrashWhereNoLossIsReported) {
+  Rows rows = clean_arm("a");
+  TrialRecord nan =
+      finished(TrialKind::canary, "a", "canary:nan", 0, {{evaluation(1, 9, 0.1, 9, 0.1)}}, "nan");
+  std::swap(*std::ranges::find(rows, "canary:nan", [](const TrialRecord& row) { return row.id.stratum; }),
+            nan);
+  EXPECT_EQ(checks_of(rows).front().problem, "must be crash, is SDC (low_test_accuracy)");
+  const auto only_own = [](record::Evaluation& one) {
+    one.higher_is_better = {{"acc1", *one.test_accuracy}};
+    one.test_loss = one.test_capped_loss = one.test_accuracy = std::nullopt;
+  };
+  const auto on_all = [&](TrialRecord& row) {
+    for (auto& replica : row.result->replicas) std::ranges::for_each(replica, only_own);
+  };
+  std::ranges::for_each(rows, on_all);
+  const CanaryCheck check = checks_of(rows).front();
+  EXPECT_EQ(check.problem, "");
+  EXPECT_EQ(check.required, "crash or SDC");
+  EXPECT_EQ(check.found, "SDC (worse_metric)");
+  TrialRecord& unread = rows[23];
+  ASSERT_EQ(unread.id.stratum, "canary:nan");
+  unread.result = rows.front().result;
+  EXPECT_EQ(checks_of(rows).front().problem, "must be crash or SDC, is masked (bitwise)");
 }
 
 TEST(CanaryChecks, ThatHaveNotRunAreNoOutcome) {
