@@ -1,4 +1,4 @@
-"""`python -m bitrift audit resume`: twelve mistakes in three scripts are found and named, and right scripts pass."""
+"""`python -m bitrift audit resume`: the mistakes in four scripts are found and named, and right scripts pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bitrift.audit import Audit, Trainings, Zygote, audit_resume, findings
 from ways import WAYS
 
 SCRIPTS = Path(__file__).parent / "resumes"
-FUNCTIONS, TRAINER, PARALLEL = "functions.py", "trainer.py:main", "parallel.py"
+FUNCTIONS, TRAINER, PARALLEL, REPLAY = "functions.py", "trainer.py:main", "parallel.py", "replay.py"
 
 # What an audit must name, by mistake and script.
 MISTAKES = {
@@ -42,6 +42,7 @@ MISTAKES = {
     },
     "dropout generator": {FUNCTIONS: "noise", TRAINER: "trainer.noise", PARALLEL: "noise"},
     "half of the ranks": {PARALLEL: "model"},
+    "array": {REPLAY: "buffer.rows"},
 }
 CASES = [(mistake, script) for mistake, names in MISTAKES.items() for script in names]
 # Each mistake once, and each way to keep a piece: the rest is thorough.
@@ -50,7 +51,8 @@ FIRST = {
     ("half of the ranks", PARALLEL),
     ("random state", TRAINER),
     ("average", TRAINER),
-    *((mistake, FUNCTIONS) for mistake in MISTAKES if mistake != "half of the ranks"),
+    *((mistake, FUNCTIONS) for mistake in MISTAKES if mistake not in ("half of the ranks", "array")),
+    ("array", REPLAY),
 }
 
 
@@ -67,7 +69,7 @@ def audit_of(script: str, zygote: Zygote, epochs: int = 1) -> Audit:
         return audit_resume(trainings, epochs=epochs)
 
 
-@pytest.mark.parametrize("script", [FUNCTIONS, TRAINER, PARALLEL])
+@pytest.mark.parametrize("script", [FUNCTIONS, TRAINER, PARALLEL, REPLAY])
 def test_right_scripts_pass(script: str, zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MISTAKE", "")
     audit = audit_of(script, zygote, epochs=2)

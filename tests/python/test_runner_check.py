@@ -49,6 +49,31 @@ ACCUMULATED = """        global count
             optimizer.step()
             optimizer.zero_grad()
 """
+LOOP = f"""def train_epoch():
+    for a, b in loader:
+        loss = cross_entropy(model(a), b)
+{STEP}"""
+# A replay buffer is such an array.
+ARRAY = """import numpy
+seen = numpy.zeros(4, "f4")
+def train_epoch():
+    for a, b in loader:
+        seen[0] += 1
+        loss = cross_entropy(model(a), b) * float(seen[0])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+FIRST_USE = "    if not said:\n        said.append(int(torch.randint(9, ())))\n"
+BY_HAND = """        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for one in model.parameters():
+                one -= 0.1 * one.grad
+"""
+OWN_LOAD = """def load(path):
+    bitrift.torch.load_into(path, model, optimizer)
+bitrift.runner.serve(load=load, state=lambda: model, train_epoch=lambda epoch: train_epoch(), """
 GENERATOR = "16, shuffle=True, generator=torch.Generator().manual_seed(1))"
 # By name: what is replaced by what, and words of the finding and of its cure.
 TRAPS: dict[str, tuple[str, str, str, str]] = {
@@ -68,6 +93,21 @@ TRAPS: dict[str, tuple[str, str, str, str]] = {
     "a generator": ("16, shuffle=True)", GENERATOR, "differ: ", "pass loader.generator, or the loader that has it"),
     "no shuffling": ("16, shuffle=True)", "16)", "the batches come in the same order", "shuffle the training data"),
     "a counter": (STEP, ACCUMULATED, "one takes 1 steps, the other 2", "the first run changed count"),
+    "an array": (LOOP, ARRAY, "differ: ", "the first run changed seen, which"),
+    "a first use": (LOOP, LOOP.replace("    for", f"{FIRST_USE}    for"), "differ: ", "only the first run"),
+    "no optimizer": (STEP, BY_HAND, "took no step of a torch.optim.Optimizer", "let it return {'steps': N}"),
+    "no epoch": (
+        "bitrift.runner.serve(model=model, optimizer=optimizer, train_epoch=train_epoch, ",
+        OWN_LOAD,
+        "load() returns none: every run begins with epoch 0",
+        "return it from load()",
+    ),
+    "a fixed seed": (
+        LOOP,
+        LOOP.replace("    for", "    torch.manual_seed(1)\n    for"),
+        "the batches come in the same order",
+        "set no fixed seed there",
+    ),
     "another model": (
         "used = model",
         "used = copy.deepcopy(model)",

@@ -7,7 +7,7 @@ import enum
 from typing import Any
 from xml.etree import ElementTree
 
-from bitrift.audit.pieces import Kind
+from bitrift.audit.pieces import Kind, in_short
 from bitrift.audit.resume import Audit, Missing, words_of
 
 SCHEMA = "bitrift/audit-resume/1"
@@ -25,8 +25,9 @@ _CURES = {
     Kind.DEFAULT_GENERATOR: "pass random=True to bitrift.torch.save() and load_into(), or seed it in each epoch",
     Kind.OBJECT: "save and load its state_dict()",
     Kind.TENSOR: "save and load this tensor: ema= takes a dict of tensors",
+    Kind.ARRAY: "save and load this array, such as with numpy.save and numpy.load, and fill it in place",
     Kind.NUMBER: "save this number as progress, as in bitrift.torch.save(..., {0}=...), and set it in the load",
-    Kind.EPOCH: "save the number of completed epochs, and return it from load() as {{'epoch': N}}",
+    Kind.EPOCH: "save the number of completed epochs, and return it from load()",
 }
 
 
@@ -50,9 +51,9 @@ def lines_of(audit: Audit) -> list[str]:
     if audit.tolerance:
         lines.append(f"hidden by --tolerance: relative differences of parameters up to {audit.largest:.2g}")
     if audit.harmless:
-        lines.append(f"differs without an effect: {', '.join(each.piece for each in audit.harmless)}")
+        lines.append(f"differs without an effect: {in_short(each.piece for each in audit.harmless)}")
     if audit.restored:
-        lines.append(f"restored: {', '.join(audit.restored)}")
+        lines.append(f"restored: {in_short(audit.restored)}")
     return lines
 
 

@@ -6,7 +6,8 @@ import copy
 import enum
 import functools
 import random
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,9 @@ from bitrift.runner import ranks, tensors
 from bitrift.runner.state import copy_of_state, hyperparameters_of, parameters_of, set_hyperparameters
 
 Write = Callable[[Any], None]
+
+MOST_OF_ONE = 4
+"""Names of pieces of one object that a list shows."""
 
 
 class Kind(enum.Enum):
@@ -36,6 +40,7 @@ class Kind(enum.Enum):
     DEFAULT_GENERATOR = "default generator"
     OBJECT = "object"
     TENSOR = "tensor"
+    ARRAY = "array"
     NUMBER = "number"
     EPOCH = "epoch"
 
@@ -83,13 +88,23 @@ def pieces_of(
     The position of an iterator cannot be read. state: what the script's state() returns.
     """
     found = walk(functions, folder, state)
-    pieces = [*_default_generators(), *_of_objects(found), *_of_tensors(found), *_of_numbers(found)]
+    pieces = [*_default_generators(), *_of_objects(found), *_of_tensors(found)]
+    pieces += [*_of_arrays(found), *_of_numbers(found)]
     return {one.name: one for one in pieces}, found.iterators
 
 
 def keep(pieces: Mapping[str, Piece]) -> dict[str, Kept]:
     """All pieces as they are now."""
     return {name: Kept(name, one.kind, portable(one.read())) for name, one in pieces.items()}
+
+
+def in_short(names: Iterable[str]) -> str:
+    """Names of pieces as a list; an object with many of them is named once, with their number."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(re.split(r"[.\[]", name, maxsplit=1)[0], []).append(name)
+    several = (own if len(own) <= MOST_OF_ONE else [f"{one} ({len(own)} values)"] for one, own in groups.items())
+    return ", ".join(name for own in several for name in own)
 
 
 def portable(value: Any) -> Any:
@@ -223,6 +238,13 @@ def _of_tensors(found: Found) -> list[Piece]:
         Piece(name, Kind.TENSOR, functools.partial(_same, several), write(several))
         for name, several in found.tensors.items()
         if all(one.layout == torch.strided and not one.is_meta for one in several.values())
+    ]
+
+
+def _of_arrays(found: Found) -> list[Piece]:
+    return [
+        Piece(name, Kind.ARRAY, functools.partial(_same, array), functools.partial(np.copyto, array))
+        for name, array in found.arrays.items()
     ]
 
 

@@ -16,13 +16,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from bitrift.audit.pieces import Kept, Kind, Piece, keep, pieces_of
 from bitrift.runner import ranks, tensors
 from bitrift.runner.serving import (
-    TEST_METRICS,
     Script,
     arguments_of,
     epoch_of,
     make_deterministic,
     seed_all,
     seed_order,
+    test_metrics,
 )
 
 EPOCH = "number of the epoch"
@@ -185,9 +185,7 @@ class Audit:
             metrics = {"train_loss": float(outcome)}
         if self._request.seed_epochs:
             seed_all("evaluate", 0, epoch + 1)
-        found: Any = script.evaluate()
-        if not isinstance(found, Mapping):
-            found = dict(zip(TEST_METRICS, found, strict=False))
+        found = test_metrics(script.evaluate(), script.better)
         metrics |= {str(name): float(one) for name, one in found.items()}
         if self._recording:
             self._record.epochs.append(metrics)

@@ -215,9 +215,9 @@ class Saves:
     def _state(self, load: Callable[[], Any]) -> dict[str, str]:
         """The digest of each piece of state after a load, with its tensors one by one."""
         script = self._script
-        epoch = load()
+        returned = load()
         functions: list[Callable[..., Any]] = [script.train_epoch, script.evaluate, script.load, script.state]
-        found = {EPOCH: str(epoch_of(epoch)) if epoch is not None else ""}
+        found = {EPOCH: str(epoch_of(returned)) if returned is not None else ""}
         for name, kept in keep(pieces_of(functions, self._folder, script.state())[0]).items():
             if kept.kind in STATE:
                 found[name] = digest_of(kept.state)

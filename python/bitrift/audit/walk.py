@@ -17,6 +17,7 @@ import torch
 
 # How far a walk goes: programs hold data sets and caches that have nothing to do with their training's state.
 MOST_OBJECTS, MOST_ITEMS, MOST_DEPTH = 50_000, 256, 8
+MOST_ARRAY_BYTES = 1 << 28
 
 _STATEFUL = (
     torch.nn.Module,
@@ -49,6 +50,8 @@ class Found:
     """Modules outside of all others, optimizers, schedulers, scalers, generators, and others with a state_dict()."""
     tensors: dict[str, dict[Any, torch.Tensor]] = field(default_factory=dict)
     """Tensors by name in their dict; a tensor alone has the name ""."""
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    """NumPy arrays of numbers that the script can write to."""
     numbers: dict[str, Place] = field(default_factory=dict)
     iterators: list[str] = field(default_factory=list)
 
@@ -68,7 +71,7 @@ def walk(functions: Iterable[Callable[..., Any]], folder: Path, state: Any = Non
     while queue and len(seen) < MOST_OBJECTS:
         depth, place = queue.popleft()
         value = place.value
-        if isinstance(value, (bool, int, float)):
+        if isinstance(value, (bool, int, float, np.number, np.bool_)):
             found.numbers.setdefault(place.name, place)
             continue
         if value is None or isinstance(value, (str, bytes, type)) or id(value) in seen:
@@ -90,6 +93,10 @@ def _record(found: Found, place: Place) -> bool:
     if isinstance(value, dict) and value and all(isinstance(one, torch.Tensor) for one in value.values()):
         found.tensors[place.name] = value
         return True
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "biufc" and value.flags.writeable and value.nbytes <= MOST_ARRAY_BYTES:
+            found.arrays[place.name] = value
+        return True
     if isinstance(value, _ITERATORS) or type(value).__name__.endswith("DataLoaderIter"):
         found.iterators.append(place.name)
         return True
@@ -98,7 +105,7 @@ def _record(found: Found, place: Place) -> bool:
         return not isinstance(value, torch.nn.Module)
     if isinstance(value, types.ModuleType):  # torch.distributed.checkpoint has functions of these names
         return False
-    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict") and _package(value) in sys.modules:
+    if _has(value, "state_dict") and _has(value, "load_state_dict") and _package(value) in sys.modules:
         # The parts of an object of the script are named one by one; those of a library's object are its own affair.
         own = _is_walked(value)
         if not own:
@@ -163,6 +170,14 @@ def _variables(prefix: str, names: dict[str, Any]) -> Iterator[Place]:
 def _attributes(name: str, owner: Any, names: dict[str, Any]) -> Iterator[Place]:
     for key, one in list(names.items()):
         yield Place(f"{name}.{key}", one, functools.partial(setattr, owner, key))
+
+
+def _has(value: Any, name: str) -> bool:
+    """hasattr(), also of an object that imports what it stands for, and cannot."""
+    try:
+        return hasattr(value, name)
+    except Exception:
+        return False
 
 
 def _package(value: Any) -> str:

@@ -30,9 +30,10 @@ PEERS_END_S = 0.5
 EXAMPLE = """examples:
   python -m bitrift.runner train.py --checkpoint digits.h5 --epochs 1
   python -m bitrift.runner train.py --checkpoint digits.h5 --check
+  python -m bitrift.runner train.py --checkpoint digits.h5 --check -- --lr 0.1 --model small
 
 The first prints the result of one run as JSON (docs/exec-runner.md), and what the script prints goes to stderr. The
-second prints what would stop or spoil a campaign, each with its cure.
+second prints what would stop or spoil a campaign, each with its cure. What follows -- are the script's own arguments.
 Exit codes: 0 success, 1 --check found something, 2 the script failed, usage or input error."""
 
 
@@ -41,6 +42,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     words, own = (list(words), []) if "--" not in words else _split(list(words))
     parser = argparse.ArgumentParser(
         prog="python -m bitrift.runner",
+        usage="%(prog)s --checkpoint FILE [options] SCRIPT[:FUNCTION] [-- ARGUMENT ...]",
         description="Resume training once from a checkpoint with your own script (docs/own-trainer.md).",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -16,11 +16,11 @@ from typing import IO, Any, NoReturn
 
 import torch
 
-from bitrift.audit.pieces import Kind, keep, pieces_of
+from bitrift.audit.pieces import Kind, in_short, keep, pieces_of
 from bitrift.audit.process import digest_of
 from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line
-from bitrift.runner.serving import Request, Script, Trainer, test_metrics
+from bitrift.runner.serving import Request, Script, Trainer, returned_epoch, test_metrics
 from bitrift.runner.state import models_in
 
 MUCH_OUTPUT = 1 << 18
@@ -91,9 +91,13 @@ class Check:
             for one in (first, second, other):
                 if one.result["status"] == "rejected":
                     return [*found, _refused(one.result["detail"])]
-            found += [] if found else self._repeats(first, second)  # persistent workers explain a difference
+            if not any(ranks.gather(bool(found))):  # persistent workers explain a difference
+                found += self._repeats(first, second)
+            found += _no_steps(first)
             found += _orders(first, other, loaders, self._name_of)
             with _counted_output():
+                _, returned = self._trainer.load(str(self.options.checkpoint), 0)
+                found += _no_epoch(returned) if self._trainer.takes_epoch else ()
                 found += self._metrics()
             found += _output(first, second)
         except Exception as error:
@@ -125,7 +129,7 @@ class Check:
 
     def _repeats(self, first: Run, second: Run) -> Iterator[Finding]:
         """Two runs of the same file must be equal."""
-        differs = _difference(first.result, second.result)
+        differs = next(filter(None, ranks.gather(_difference(first.result, second.result))), "")
         if not differs:
             return
         seeded = tuple(f"{self._name_of(one)}." for one in self._script.shuffle)  # before each run
@@ -135,6 +139,13 @@ class Check:
             if first.begun.get(name) != digest and second.kinds[name] not in _RESET and not name.startswith(seeded)
         ]
         said = f"two runs of the same file differ: {differs}"
+        if not any(ranks.gather(any(name in first.begun for name in hidden))) and self._repeats_later(second):
+            yield Finding(
+                said,
+                "only the first run of a process differs: something is made when it is first used, and draws random "
+                "numbers for it; call train_epoch() and evaluate() once before serve()",
+            )
+            return
         generators = [name for name in hidden if second.kinds[name] is Kind.GENERATOR]
         others = [name for name in hidden if name not in generators]
         if generators:
@@ -142,21 +153,26 @@ class Check:
         if others:
             yield Finding(
                 said,
-                f"the first run changed {', '.join(others)}, which nothing resets: set it in load(), or make it where "
+                f"the first run changed {in_short(others)}, which nothing resets: set it in load(), or make it where "
                 "an epoch begins (a gradient must not wait for the next epoch)",
             )
         if not hidden:
             seen = f", such as {', '.join(self.iterators)}, which keeps its position" if self.iterators else ""
             yield Finding(
-                said, f"something that is not in state() lives on from run to run{seen}: make it in each epoch"
+                said,
+                f"something that is not in state() lives on from run to run{seen}: make it in each epoch; or threads "
+                "or processes of the script race",
             )
 
+    def _repeats_later(self, second: Run) -> bool:
+        """Whether a third run is equal to the second, on all ranks."""
+        return not any(ranks.gather(_difference(second.result, self._run(0).result)))
+
     def _metrics(self) -> Iterator[Finding]:
-        """The metrics of the base, and with all weights 0, which must be worse: it knows nothing of the data.
+        """The metrics of the loaded base, and with all weights 0, which must be worse: it knows nothing of the data.
 
         Negated weights would not do: they leave a network of two layers with an odd activation as it is.
         """
-        self._trainer.load(str(self.options.checkpoint), 0)
         base = _numbers(self._script.evaluate(), self._script.better)
         with torch.no_grad():
             for module in models_in(self._script.state()):
@@ -232,6 +248,22 @@ def _refused(detail: str) -> Finding:
     )
 
 
+def _no_steps(first: Run) -> Iterator[Finding]:
+    if first.result["status"] == "done" and first.result["steps"] == 0:
+        yield Finding(
+            "train_epoch took no step of a torch.optim.Optimizer",
+            "if it trains by other means, let it return {'steps': N}",
+        )
+
+
+def _no_epoch(returned: Any) -> Iterator[Finding]:
+    if returned_epoch(returned) is None:
+        yield Finding(
+            "train_epoch takes the number of completed epochs, but load() returns none: every run begins with epoch 0",
+            "save the number, and return it from load()",
+        )
+
+
 def _raised(error: BaseException) -> Finding:
     said = last_line(error)
     if "deterministic" in said and "use_deterministic_algorithms" in said:
@@ -262,7 +294,11 @@ def _orders(first: Run, other: Run, loaders: list[Any], name_of: Callable[[Any],
     if first.result["final_digest"] != other.result["final_digest"]:
         return
     own = [name_of(one) for one in loaders if one.generator is not None]
-    cure = f"pass {', '.join(own)} to serve() as shuffle=" if own else "shuffle the training data in every epoch"
+    cure = (
+        f"pass {', '.join(own)} to serve() as shuffle="
+        if own
+        else "shuffle the training data in every epoch, and set no fixed seed there"
+    )
     yield Finding("runs in two data orders are equal: the batches come in the same order", cure)
 
 

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from os import PathLike
 from typing import Any, Protocol
 
@@ -97,8 +98,8 @@ def serve(
     better: for each metric of your own, the direction that is better: {"perplexity": "lower", "bleu": "higher"}.
     model, optimizer, scheduler, ema, scaler, sampler, random: what bitrift.torch.save() and load_into() take, and what
         the digest covers. A sampler is seeded like those of `shuffle`.
-    load: loads a file. By default bitrift.torch.load_into(path, model, optimizer, ...). May return a dict of which
-        `epoch` counts: the completed epochs. What it raises means that it refuses the file.
+    load: loads a file. By default bitrift.torch.load_into(path, model, optimizer, ...). May return the completed
+        epochs, alone or as `epoch` of a dict. What it raises means that it refuses the file.
     state: everything that training changes, and that decides whether two runs ended equally: models, optimizers,
         schedulers, tensors, arrays, or dicts and lists of them. By default all that is given as model to scaler. Return
         the objects themselves: before each run they are brought back to what they are when serve() is called.
@@ -207,7 +208,7 @@ class Trainer:
         make_deterministic(script.threads)
         self._script = script
         self._clean = Snapshot(script.state())
-        self._takes_epoch = arguments_of(script.train_epoch) > 0
+        self.takes_epoch = arguments_of(script.train_epoch) > 0
         self._loaded_base: dict[int, dict[str, bytes]] = {}  # by order seed
         self._compared: dict[str, bool] | None = None  # whether each part of the loaded state differs from the base's
         self._watch = Watch(None)
@@ -304,7 +305,7 @@ class Trainer:
             seed_order(one, seed)
         before, taken = progress.steps, self._watch.taken
         with self._watch.epoch():
-            outcome = self._script.train_epoch(*([progress.epoch] if self._takes_epoch else []))
+            outcome = self._script.train_epoch(*([progress.epoch] if self.takes_epoch else []))
             metrics = self._follow(outcome, progress) if inspect.isgenerator(outcome) else _train_metrics(outcome)
         progress.steps = before + int(metrics.pop("steps", self._watch.taken - taken))
         if request.golden and progress.steps == before:
@@ -409,10 +410,17 @@ def arguments_of(function: Callable[..., Any]) -> int:
 
 
 def epoch_of(loaded: Any) -> int:
-    """The number of completed epochs among what load() returned; 0 where it is not there."""
-    epoch = loaded.get("epoch", 0) if isinstance(loaded, Mapping) else 0
+    """The number of completed epochs that load() returned; 0 where it returned none."""
+    epoch = returned_epoch(loaded) or 0
     # What a fault made of it may be too large for the journal.
     return max(-(2**53), min(2**53, int(epoch))) if math.isfinite(epoch) else 0
+
+
+def returned_epoch(loaded: Any) -> Any:
+    """The completed epochs, which load() may return alone or in a dict; None where it returned none."""
+    if isinstance(loaded, Mapping):
+        return loaded.get("epoch")
+    return loaded if isinstance(loaded, Real) and not isinstance(loaded, bool) else None
 
 
 def test_metrics(found: Any, better: Mapping[str, str]) -> dict[str, Any]:
