@@ -53,6 +53,7 @@ def load(path):
     content = torch.load(path, weights_only=False)
     model.module.load_state_dict(content["model"])
     optimizer.load_state_dict(content["optimizer"])
+    return content["epoch"]
 
 
 def state():
@@ -64,6 +65,7 @@ for number in range(3):
     train_epoch(number)
 optimizer.consolidate_state_dict(0)
 if dist.get_rank() == 0:
-    torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, options.save)
+    content = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}
+    torch.save(content, options.save)
 dist.barrier()
 dist.destroy_process_group()
