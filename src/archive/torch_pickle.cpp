@@ -150,9 +150,9 @@ class TensorFinder {
   [[nodiscard]] bool repeats_parameters(const PickleValue& list, const PickleValue& state) const {
     for (std::size_t i = 0; i + 1 < state.items.size(); i += 2) {
       if (key_of(state.items[i]) != parts_of_modules[0]) continue;
-      const std::vector<PickleId>& parameters = pickle_[state.items[i + 1]].items;
+      const std::vector<PickleId>& own = pickle_[state.items[i + 1]].items;
       return std::all_of(list.items.begin(), list.items.end(), [&](PickleId item) {
-        return std::find(parameters.begin(), parameters.end(), item) != parameters.end();
+        return std::find(own.begin(), own.end(), item) != own.end();
       });
     }
     return false;

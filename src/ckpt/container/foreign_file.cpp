@@ -5,6 +5,7 @@
 #include <cctype>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -71,6 +72,18 @@ bool looks_like_onnx(std::string_view first) {
                      [](unsigned char c) { return std::isprint(c) != 0; });
 }
 
+/// A map with text as its first key, as flax.serialization.to_bytes() writes it.
+bool looks_like_msgpack(std::string_view first) {
+  if (first.size() < 3) return false;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(first[i]); };
+  const bool large = byte(0) == 0xde;  // its length follows, in two bytes
+  if (!large && (byte(0) < 0x81 || byte(0) > 0x8f)) return false;
+  const std::size_t key = large ? 3 : 1;
+  if (first.size() <= key || byte(key) < 0xa1 || byte(key) > 0xbf) return false;
+  const std::string_view text = first.substr(key + 1, byte(key) - 0xa0U);
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isprint(c) != 0; });
+}
+
 /// The index of a checkpoint in several files, as Hugging Face writes it, or any other JSON.
 std::string json_kind(std::string_view first) {
   const std::size_t at = first.find_first_not_of(" \t\r\n");
@@ -99,7 +112,21 @@ std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// Folders that other libraries write, by a file in them.
+constexpr std::string_view by_arrays = "restore it, and save its arrays by numpy.savez or safetensors";
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> foreign_folders = {{
+    {"_CHECKPOINT_METADATA"sv, "a checkpoint of Orbax"sv},
+    {"manifest.ocdbt"sv, "a checkpoint of Orbax"sv},
+    {"saved_model.pb"sv, "a SavedModel of TensorFlow"sv},
+    {".zgroup"sv, "a Zarr group"sv},
+    {"zarr.json"sv, "a Zarr group"sv},
+}};
+
 std::string folder_kind(const std::filesystem::path& folder) {
+  std::error_code none;
+  for (const auto& [name, kind] : foreign_folders) {
+    if (std::filesystem::exists(folder / name, none)) return fmt::format("{}; {}", kind, by_arrays);
+  }
   const auto names = checkpoints_in(folder);
   if (names.empty()) return "a folder, and holds no file with the name of a checkpoint";
   return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));
@@ -117,6 +144,7 @@ std::string what_else_it_is(const std::filesystem::path& path) {
   }
   if (first.size() > 262 && first.substr(257, 5) == "ustar") return "a tar archive; unpack it first";
   if (looks_like_onnx(first)) return "an ONNX model; bitrift reads the checkpoint that it was made from";
+  if (looks_like_msgpack(first)) return fmt::format("a msgpack file, as Flax writes it; {}", by_arrays);
   return json_kind(first);
 }
 

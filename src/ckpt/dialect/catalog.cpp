@@ -37,4 +37,10 @@ std::string_view without_number(std::string_view name) {
   return stem;
 }
 
+bool names_a_norm(std::string_view layer) {
+  const std::string module = lower(layer.substr(layer.find_last_of("./") + 1));
+  const std::string_view stem = without_number(module);
+  return module.find("norm") != std::string::npos || is_one_of<4>(stem, {"ln", "bn", "gn", "rms"});
+}
+
 }  // namespace bitrift::ckpt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
 #include <functional>
@@ -55,6 +56,11 @@ class Catalog {
   const std::vector<Dataset>& datasets_;
 };
 
+template <std::size_t N>
+[[nodiscard]] bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 [[nodiscard]] inline bool is_number(std::string_view text) {
   return !text.empty() &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -69,5 +75,8 @@ class Catalog {
 [[nodiscard]] std::string_view parent_of(std::string_view path);
 /// "conv2d_12" and "conv2d12" -> "conv2d"; a name of digits only is kept.
 [[nodiscard]] std::string_view without_number(std::string_view name);
+/// Whether the last name of a layer, such as "block/BatchNorm_0" or "encoder.ln_1", is that of a
+/// normalisation.
+[[nodiscard]] bool names_a_norm(std::string_view layer);
 
 }  // namespace bitrift::ckpt

@@ -57,6 +57,7 @@ int usual_rank(std::string_view stem) {
                                                         {"v_proj", 34},
                                                         {"qkv", 32},
                                                         {"proj", 35},
+                                                        {"out", 35},
                                                         {"out_proj", 35},
                                                         {"o_proj", 35},
                                                         {"post_attention_layernorm", 33},

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ckpt/dialect/chainer_caffe.h"
+#include "ckpt/dialect/flax.h"
 #include "ckpt/dialect/keras.h"
 #include "ckpt/dialect/keras_v3.h"
 #include "ckpt/dialect/roles.h"
@@ -38,6 +39,10 @@ std::string places_of(const Catalog& catalog, const GroupTexts& texts, std::vect
   if (is_chainer(catalog)) {
     places = chainer_places(catalog);
     return "chainer";
+  }
+  if (is_flax(catalog)) {
+    places = flax_places(catalog);
+    return "flax";
   }
   places = pytorch_places(catalog, false);
   static const std::set<std::string, std::less<>> telling = {
@@ -84,8 +89,8 @@ std::vector<std::string> layers_as_written(const Catalog& catalog, const std::ve
 }  // namespace
 
 const std::vector<std::string>& layout_names() {
-  static const std::vector<std::string> names = {"bitrift", "keras",   "keras-v3", "chainer",
-                                                 "caffe",   "pytorch", "unknown"};
+  static const std::vector<std::string> names = {"bitrift", "keras", "keras-v3", "chainer",
+                                                 "caffe",   "flax",  "pytorch",  "unknown"};
   return names;
 }
 

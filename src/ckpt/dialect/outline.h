@@ -23,7 +23,7 @@ struct Outline {
 [[nodiscard]] Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts,
                                  const std::vector<std::string>& written = {});
 
-/// bitrift, keras, keras-v3, chainer, caffe, pytorch, unknown.
+/// bitrift, keras, keras-v3, chainer, caffe, flax, pytorch, unknown.
 [[nodiscard]] const std::vector<std::string>& layout_names();
 
 }  // namespace bitrift::ckpt

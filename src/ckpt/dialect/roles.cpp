@@ -16,11 +16,6 @@ bool is_running_stat(std::string_view name) {
   return name == "running_mean" || name == "running_var" || name == "num_batches_tracked";
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 /// A parameter or buffer by its last name: "conv1.weight" and "conv1/weight" alike.
 template <class Has>
 std::string role_of_parameter(std::string_view path, const Has& has) {
@@ -143,14 +138,6 @@ std::string role_of_variant(std::string_view name, std::string_view parent, std:
 bool is_beside_model(std::string_view top) {
   return is_one_of<8>(top, {"callbacks", "loops", "lr_schedulers", "averaging_state", "hyper_parameters",
                             "scheduler", "scaler", "amp_scaling_state"});
-}
-
-bool names_a_norm(std::string_view layer) {
-  std::string module(layer.substr(layer.find_last_of(kSeparators) + 1));
-  std::transform(module.begin(), module.end(), module.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  const std::string_view stem = without_number(module);
-  return module.find("norm") != std::string::npos || stem == "ln" || stem == "bn" || stem == "gn";
 }
 
 /// Layer, group and instance normalisation have no running mean; their weight and bias are both vectors.

@@ -331,6 +331,8 @@ OTHERS = {
     "model.safetensors.index.json": (b'{"metadata": {}, "weight_map": {"a": "b"}}', "b: is missing, and model"),
     "index.txt": (b'{"metadata": {}, "weight_map": {"a": "b"}}', "its name does not end in .index.json"),
     "config.json": (b' {"layers": 3}', "is JSON text, which holds no tensors"),
+    "flax_model.msgpack": (b"\x81\xa6params\x81\xa6Conv_0\x80", "is a msgpack file, as Flax writes it; restore it"),
+    "more.msgpack": (b"\xde\x00\x10\xa6params\x80", "is a msgpack file, as Flax writes it; restore it"),
     "state.pkl": (pickle.dumps({"a": 1}), "is a pickle of Python; load it, and save its tensors by torch.save"),
 }
 
@@ -359,6 +361,10 @@ def test_arrays_archives_and_folders_are_named_as_what_they_are(tmp_path: Path) 
     refused("ls", tmp_path, says="is a folder, and holds no file with the name of a checkpoint")
     torch.save({"w": W}, tmp_path / "w.pt")
     refused("ls", tmp_path, says="is a folder; name a file in it, such as w.pt")
+    for mark, kind in {"manifest.ocdbt": "Orbax", "saved_model.pb": "TensorFlow", "zarr.json": "Zarr"}.items():
+        (tmp_path / mark).touch()
+        assert "numpy.savez or safetensors" in refused("ls", tmp_path, says=kind)
+        (tmp_path / mark).unlink()
     (tmp_path / ".metadata").touch()
     refused("ls", tmp_path, says=".metadata")
 

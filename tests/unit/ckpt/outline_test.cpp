@@ -399,9 +399,74 @@ TEST(Outline, OfACaffeSolverTellsAdamByItsHalves) {
                    {"iter", {}, "step", ""}});
 }
 
+// As Flax 0.12.8 (linen) and Optax 0.2.8 name them.
+TEST(Outline, OfFlaxKnowsVariablesByTheirModule) {
+  expect("flax", {{"batch_stats/BatchNorm_0/mean", {8}, "running_stat", "BatchNorm_0"},
+                  {"batch_stats/BatchNorm_0/var", {8}, "running_stat", "BatchNorm_0"},
+                  {"opt_state/1/0/count", {}, "step", ""},
+                  {"opt_state/1/0/mu/BatchNorm_0/bias", {8}, "exp_avg", "BatchNorm_0"},
+                  {"opt_state/1/0/mu/Block_0/Dense_0/kernel", {8, 4}, "exp_avg", "Block_0/Dense_0"},
+                  {"opt_state/1/0/nu/Block_0/Dense_0/kernel", {8, 4}, "exp_avg_sq", "Block_0/Dense_0"},
+                  {"params/BatchNorm_0/bias", {8}, "norm", "BatchNorm_0"},
+                  {"params/BatchNorm_0/scale", {8}, "norm", "BatchNorm_0"},
+                  {"params/Block_0/Dense_0/bias", {4}, "bias", "Block_0/Dense_0"},
+                  {"params/Block_0/Dense_0/kernel", {8, 4}, "weight", "Block_0/Dense_0"},
+                  {"params/Embed_0/embedding", {5, 8}, "weight", "Embed_0"},
+                  {"params/SelfAttention_0/query/bias", {2, 4}, "bias", "SelfAttention_0/query"},
+                  {"params/attention_norm/scale", {8}, "norm", "attention_norm"},
+                  {"params/cls", {1, 1, 8}, "weight", ""},
+                  {"params/other/scale", {8}, "unknown", "other"},
+                  {"params/posembed_input/pos_embedding", {1, 9, 8}, "weight", "posembed_input"},
+                  {"step", {}, "step", ""}});
+}
+
+// As Flax's NNX names them, with variables as groups, and with dots.
+TEST(Outline, OfNnxNeedsNoCollections) {
+  expect("flax", {{"bn/bias/value", {8}, "norm", "bn"},
+                  {"bn/mean/value", {8}, "running_stat", "bn"},
+                  {"bn/scale/value", {8}, "norm", "bn"},
+                  {"bn/var/value", {8}, "running_stat", "bn"},
+                  {"drop/rngs/count/value", {}, "rng", ""},
+                  {"drop/rngs/key/value", {2}, "rng", ""},
+                  {"lora/lora_a/value", {4, 2}, "weight", "lora"},
+                  {"lstm/if_/kernel/value", {4, 4}, "weight", "lstm/if_"},
+                  {"pr/negative_slope/value", {}, "weight", "pr"},
+                  {"rms/scale/value", {8}, "norm", "rms"}});
+  // nnx.state() of a model and its optimizer.
+  expect("flax", {{"0/d/kernel", {8, 8}, "weight", "0/d"},
+                  {"1/opt_state/0/mu/d/kernel", {8, 8}, "exp_avg", "d"},
+                  {"1/step", {}, "step", ""}});
+  expect("flax",
+         {{"blocks.0.bias", {8}, "bias", "blocks.0"}, {"blocks.0.kernel", {8, 8}, "weight", "blocks.0"}});
+}
+
+TEST(Outline, OfOptaxSeesWrappersAndNothingThatLooksLikeAParameter) {
+  const std::vector<Expected> model = {{"params/d/kernel", {2, 2}, "weight", "d"}};
+  const auto with = [&](std::vector<Expected> state) {
+    state.insert(state.end(), model.begin(), model.end());
+    expect("flax", state);
+  };
+  with({{"opt_state/0/trace/d/kernel", {2, 2}, "momentum", "d"}});
+  with({{"opt_state/hyperparams/learning_rate", {}, "progress", ""},
+        {"opt_state/hyperparams/b1", {}, "unknown", ""},
+        {"opt_state/inner_state/0/mu/d/kernel", {2, 2}, "exp_avg", "d"}});
+  with({{"opt_state/inner_states/muon/inner_state/0/mu/d/kernel", {2, 2}, "exp_avg", "d"}});
+  with({{"opt_state/mini_step", {}, "step", ""},
+        {"opt_state/inner_opt_state/0/nu/d/kernel", {2, 2}, "exp_avg_sq", "d"},
+        {"opt_state/acc_grads/d/kernel", {2, 2}, "unknown", ""}});
+  // LBFGS keeps parameters; a module may be called mu.
+  with({{"opt_state/0/params/d/kernel", {2, 2}, "unknown", ""},
+        {"opt_state/0/v_row/mu/kernel", {2}, "unknown", ""},
+        {"params/mu/kernel", {2, 2}, "weight", "mu"}});
+  // The state alone, by jax.tree_util.keystr().
+  expect("flax", {{"[0].count", {}, "step", ""},
+                  {"[0].mu['a']['d']['bias']", {2}, "exp_avg", "a/d"},
+                  {"[0].nu['a']['d']['kernel']", {2, 2}, "exp_avg_sq", "a/d"}});
+}
+
 TEST(Outline, OfOtherFilesIsUnknown) {
   expect("unknown", {{"data/images", {10, 28, 28}, "unknown", "data"}, {"labels", {10}, "unknown", ""}});
-  expect("unknown", {{"dense/kernel", {10, 28}, "unknown", "dense"}});
+  expect("unknown", {{"dense/bias_of_data", {10, 28}, "unknown", "dense"}});
   expect("unknown", {{"data/0", {10}, "unknown", "data"}});
   expect("unknown", {{"epoch", {}, "progress", ""}, {"x/vars/a", {2}, "unknown", "x/vars"}});
   EXPECT_EQ(File({}).outline.layout, "unknown");
