@@ -28,6 +28,7 @@ from bitrift import _core
 from bitrift.audit.pieces import STATE, keep, pieces_of
 from bitrift.audit.process import digest_of
 from bitrift.audit.save import Left, SaveRequest
+from bitrift.runner.protocol import last_line
 from bitrift.runner.serving import Script, arguments_of, epoch_of, make_deterministic
 
 LOAD_SECONDS = 60.0
@@ -197,7 +198,7 @@ class Saves:
                     answer.write(json.dumps({"state": self._state(lambda: self._script.load(self._path))}))
                 except BaseException as error:
                     traceback.print_exc()
-                    answer.write(json.dumps({"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}))
+                    answer.write(json.dumps({"error": last_line(error)}))
                 answer.flush()
                 os._exit(0)
         os.close(write)
@@ -240,7 +241,7 @@ class Trainer:
                     self._work(epochs, requests, answers)
                 except BaseException as error:
                     traceback.print_exc()
-                    print(f"! {type(error).__name__}: {' '.join(str(error).split())[:300]}", file=answers, flush=True)
+                    print(f"! {last_line(error)[:300]}", file=answers, flush=True)
                 os._exit(0)
         os.close(to_read)
         os.close(to_write)
