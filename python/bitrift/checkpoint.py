@@ -70,7 +70,7 @@ class Difference:
 
 
 def list_tensors(path: Path) -> list[Tensor]:
-    """All tensors of an HDF5, safetensors, npz or PyTorch zip file, sorted by path.
+    """All tensors of an HDF5, safetensors, npz or PyTorch file, sorted by path.
 
     Raises NotFound, BadFile, Busy and IoError.
     """

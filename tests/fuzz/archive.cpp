@@ -1,8 +1,9 @@
 // Reads the input by one of the parsers of archives, which its last byte chooses: what they give lies in the
 // input.
 #include "archive/npy_header.h"
+#include "archive/pickle/old_torch_file.h"
+#include "archive/pickle/torch_pickle.h"
 #include "archive/safetensors_header.h"
-#include "archive/torch_pickle.h"
 #include "archive/zip_directory.h"
 #include "fuzz/harness.h"
 
@@ -10,7 +11,8 @@ namespace bitrift::fuzz {
 namespace {
 
 void read_pickle(std::span<const std::uint8_t> bytes) {
-  const archive::TorchContents contents = archive::contents_of_pickle(bytes, "pickle");
+  const archive::TorchContents contents =
+      archive::contents_of_pickle(archive::Pickle(bytes, "pickle"), "pickle");
   for (const archive::TorchTensor& tensor : contents.tensors) {
     expect(tensor.first <= tensor.end, "a tensor that ends before it begins");
     expect(tensor.end <= tensor.storage_bytes, "a tensor outside of its storage");
@@ -46,12 +48,23 @@ void read_zip(std::span<const std::uint8_t> bytes, const ScratchFile& file) {
   expect(end <= zip.tail().central && zip.tail().central_end <= bytes.size(), "a member in the directory");
 }
 
+void read_old_torch(std::span<const std::uint8_t> bytes, const ScratchFile& file) {
+  const archive::OldTorchFile old = archive::read_old_torch_file(archive::BoundedFile(file.path()));
+  std::uint64_t end = old.pickles;
+  for (const archive::OldTorchFile::Storage& storage : old.storages) {
+    expect(storage.data == end + 8, "a storage with a gap before it");
+    end = storage.data + storage.bytes;
+  }
+  expect(end <= bytes.size(), "a storage outside of the file");
+}
+
 void read(std::span<const std::uint8_t> bytes, unsigned parser) {
   static const ScratchFile file("archive");
   if (parser == 0) return read_pickle(bytes);
   if (parser == 1) return read_npy(bytes);
   file.write(bytes);
-  return parser == 2 ? read_safetensors(bytes, file) : read_zip(bytes, file);
+  if (parser == 2) return read_safetensors(bytes, file);
+  return parser == 3 ? read_zip(bytes, file) : read_old_torch(bytes, file);
 }
 
 }  // namespace
@@ -60,6 +73,6 @@ void read(std::span<const std::uint8_t> bytes, unsigned parser) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace bitrift::fuzz;
   if (size == 0) return 0;
-  answered([&] { read({data, size - 1}, data[size - 1] % 4U); });
+  answered([&] { read({data, size - 1}, data[size - 1] % 5U); });
   return 0;
 }

@@ -82,6 +82,9 @@ def torch_files() -> Iterator[tuple[str, bytes]]:
             held = io.BytesIO()
             torch.save(content, held, pickle_protocol=protocol)
             yield f"{name}_{protocol}", held.getvalue()
+        held = io.BytesIO()
+        torch.save(content, held, _use_new_zipfile_serialization=False)
+        yield f"{name}_old", held.getvalue()
 
 
 def safetensors_files() -> Iterator[tuple[str, bytes]]:
@@ -153,7 +156,8 @@ def parts() -> dict[str, bytes]:
     """Inputs of the target `archive`: the byte after them chooses the parser."""
     found = {}
     for name, content in files().items():
-        found[name] = content + (b"\2" if name.startswith("safetensors") else b"\3")
+        parser = 2 if name.startswith("safetensors") else 4 if name.endswith("_old") else 3
+        found[name] = content + bytes([parser])
         if not content.startswith(b"PK"):
             continue
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

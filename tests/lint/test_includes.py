@@ -40,6 +40,7 @@ ORDER: dict[str, list[str]] = {
     "record": ["json", "fault", "."],
     "dataset": ["image", "."],
     "h5map": ["structure", "message", "chunk", "filter", "."],
+    "archive": [".", "pickle"],
     "ckpt": ["format", "container", "set", "dialect", "."],
     "sink": [".", "format"],
     "inject": [".", "upset", "draw", "write", "manifest"],

@@ -8,7 +8,7 @@ namespace bitrift::cli {
 
 /// The checkpoints that ls, inject, undo, diff and verify take.
 inline constexpr const char* checkpoint_file =
-    "HDF5, safetensors, npz, PyTorch zip (.pt) or Keras (.keras) file, or a checkpoint in several files: its "
+    "HDF5, safetensors, npz, PyTorch (.pt) or Keras (.keras) file, or a checkpoint in several files: its "
     "folder or index";
 
 /// Last line of the help of a command that has no negative result.

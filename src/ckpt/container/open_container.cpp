@@ -17,6 +17,7 @@
 #include "ckpt/container/hdf5_container.h"
 #include "ckpt/container/keras_container.h"
 #include "ckpt/container/npz_container.h"
+#include "ckpt/container/old_torch_container.h"
 #include "ckpt/container/safetensors_container.h"
 #include "ckpt/container/torch_container.h"
 #include "core/error.h"
@@ -96,6 +97,7 @@ std::string other_than_hdf5(const std::filesystem::path& path) {
     case Wrapping::safetensors:
       return "a safetensors file";
     case Wrapping::old_torch:
+      return "a file of torch.save";
     case Wrapping::hdf5:
       break;
   }
@@ -127,9 +129,7 @@ std::unique_ptr<Container> open_container(const std::filesystem::path& path) {
     case Wrapping::safetensors:
       return std::make_unique<SafetensorsContainer>(path, open_shared(path));
     case Wrapping::old_torch:
-      fail(ErrorCode::unsupported,
-           "{}: was written by torch.save without a zip archive; load it and save it again with torch.save",
-           path.string());
+      return std::make_unique<OldTorchContainer>(path, open_shared(path));
     case Wrapping::hdf5:
       break;
   }

@@ -4,26 +4,8 @@
 #include <utility>
 
 #include "ckpt/container/array_block.h"
-#include "core/error.h"
 
 namespace bitrift::ckpt {
-namespace {
-
-/// Nothing in a safetensors file depends on its values.
-class NothingFollows final : public Rewriter {
- public:
-  void change(std::uint64_t, std::span<const std::uint8_t>, std::span<const std::uint8_t>) override {}
-  void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override { absent(); }
-  void put_chunk(const Values&, const h5map::Chunk&, EncodedChunk) override { absent(); }
-  NewBytes finish() override { return {}; }
-
- private:
-  [[noreturn]] static void absent() {
-    fail(ErrorCode::internal, "safetensors files have neither checksums nor chunks");
-  }
-};
-
-}  // namespace
 
 SafetensorsContainer::SafetensorsContainer(const std::filesystem::path& path, FileDescriptor fd)
     : fd_(std::move(fd)), file_(path), header_(archive::read_safetensors_header(file_)) {}

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "archive/torch_pickle.h"
+#include "archive/pickle/torch_pickle.h"
 #include "ckpt/container/zip_container.h"
 
 namespace bitrift::ckpt {

@@ -20,13 +20,11 @@ bool is_running_stat(std::string_view name) {
 template <class Has>
 std::string role_of_parameter(std::string_view path, const Has& has) {
   const std::size_t cut = path.find_last_of(kSeparators);
-  if (cut == std::string_view::npos)
-    return path == "weight" || path == "bias" ? std::string(path) : "unknown";
-  const std::string_view name = path.substr(cut + 1);
+  const std::string module(cut == std::string_view::npos ? "" : path.substr(0, cut + 1));
+  const std::string_view name = path.substr(module.size());
   if (is_running_stat(name)) return "running_stat";
   if (name != "weight" && name != "bias") return "unknown";
-  const std::string sibling = std::string(path.substr(0, cut + 1)) + "running_mean";
-  return has(sibling) ? "norm" : std::string(name);
+  return has(module + "running_mean") ? "norm" : std::string(name);
 }
 
 std::string role_of_optimizer_slot(std::string_view slot) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ckpt/format/values.h"
+#include "core/error.h"
 
 namespace bitrift::ckpt {
 
@@ -34,6 +35,20 @@ class Rewriter {
   virtual void put_chunk(const Values& values, const h5map::Chunk& chunk, EncodedChunk encoded) = 0;
   /// All changes except those of change(); bytes beyond the end of the file lengthen it.
   [[nodiscard]] virtual NewBytes finish() = 0;
+};
+
+/// For formats in which nothing depends on the values of tensors.
+class NothingFollows final : public Rewriter {
+ public:
+  void change(std::uint64_t, std::span<const std::uint8_t>, std::span<const std::uint8_t>) override {}
+  void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override { absent(); }
+  void put_chunk(const Values&, const h5map::Chunk&, EncodedChunk) override { absent(); }
+  [[nodiscard]] NewBytes finish() override { return {}; }
+
+ private:
+  [[noreturn]] static void absent() {
+    fail(ErrorCode::internal, "this format has neither checksums nor chunks");
+  }
 };
 
 }  // namespace bitrift::ckpt

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "archive/distributed_metadata.h"
+#include "archive/pickle/distributed_metadata.h"
 #include "ckpt/container/container.h"
 #include "ckpt/set/file_set.h"
 

@@ -163,6 +163,22 @@ def quantized() -> torch.Tensor:
     return torch.quantize_per_tensor(torch.randn(20), 0.1, 0, torch.qint8)
 
 
+# What is saved without a zip archive, as before PyTorch 1.6, and its targets.
+OLD: list[tuple[str, Callable[[], object], str]] = [
+    ("optimizer and schedule", lambda: training(torch.optim.Adam), "**"),
+    ("whole module", network, "**"),
+    ("views", views, "**"),
+    ("shared storage", lambda: {"a": (one := torch.randn(8, 5))[:3], "b": one[3:].t()}, "**"),
+    ("bfloat16", lambda: network().bfloat16().state_dict(), "**"),
+    ("complex", lambda: {"w": torch.randn(20, dtype=torch.complex64), "i": torch.arange(9)}, "**"),
+    ("list", lambda: [torch.randn(7, 3), torch.zeros(0, 2)], "0"),
+    (
+        "quantized",
+        lambda: {"w": torch.randn(9), "q": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)},
+        "w",
+    ),
+]
+
 TORCH: dict[str, Kind] = {
     "state_dict": Kind(of(lambda: network().state_dict()), read_torch),
     "dict of a training": Kind(of(lambda: training(torch.optim.Adam)), read_torch),
@@ -240,10 +256,10 @@ TORCH: dict[str, Kind] = {
     "pickle protocol 5": Kind(of(lambda: training(torch.optim.Adam), pickle_protocol=5), read_torch),
     "without sums": Kind(without_sums, read_torch),
     "TorchScript": Kind(scripted, lambda path: flat(torch.jit.load(path)), unread=True),
-    "before PyTorch 1.6": Kind(
-        of(lambda: network().state_dict(), _use_new_zipfile_serialization=False),
-        refused="was written by torch.save without a zip archive; load it and save it again",
-    ),
+    **{
+        f"before PyTorch 1.6, {name}": Kind(of(make, _use_new_zipfile_serialization=False), read_torch, target=target)
+        for name, make, target in OLD
+    },
     "pickle protocol 0": Kind(
         of(lambda: network().state_dict(), pickle_protocol=0),
         refused="is a pickle of protocol 0, from which PyTorch itself loads no tensors",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import pickletools
 import resource
 import struct
 import subprocess
@@ -53,6 +54,22 @@ def saved(content: object) -> bytes:
     return held.getvalue()
 
 
+def old_saved(content: object, keys: list[str] | None = None) -> bytes:
+    """As before PyTorch 1.6; with other keys of storages."""
+    held = io.BytesIO()
+    torch.save(content, held, _use_new_zipfile_serialization=False)
+    whole = held.getvalue()
+    if keys is None:
+        return whole
+    read = io.BytesIO(whole)
+    for _ in range(3):
+        pickle.load(read)
+    for _ in pickletools.genops(read):
+        end = read.tell()
+    pickle.load(read)
+    return whole[:end] + pickle.dumps(keys, 2) + whole[read.tell() :]
+
+
 def bomb() -> bytes:
     """A few hundred bytes that claim to hold 4 GiB: the sizes in both headers lie, and the array's shape with them."""
     claimed = 0xFFFFFFF0
@@ -73,6 +90,7 @@ def overlapping() -> bytes:
 
 F4 = '"dtype":"F32","shape":[2],"data_offsets":'
 STATE = {"w": torch.ones(3)}
+OLD = old_saved(STATE)
 
 HOSTILE = {
     "pickle alone": (torch_zip(pickle.dumps(Harmful(), 2)), "holds no tensor that could be altered"),
@@ -81,7 +99,16 @@ HOSTILE = {
         torch_zip(zipfile.ZipFile(io.BytesIO(saved(STATE))).read("archive/data.pkl"), {"0": b"xy"}),
         "a/data/0 has 2 bytes, but the storage of tensor w should have 12",
     ),
-    "old torch.save": (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02", "without a zip archive"),
+    "old torch.save, cut": (OLD[:16], "version: the pickle ends too early"),
+    "old torch.save, version": (OLD.replace(b"M\xe9\x03.", b"M\xe8\x03.", 1), "not written by version 1001"),
+    "old torch.save, short": (OLD[:-1], "a storage (12 bytes at byte"),
+    "old torch.save, length": (OLD[:-20] + b"\4" + OLD[-19:], "has 4 elements, but 3 are described"),
+    "old torch.save, keys": (
+        old_saved(STATE, keys=["0", "0"]),
+        "the keys of its storages are not a list of different names",
+    ),
+    "old torch.save, no storage": (old_saved(STATE, keys=[]), "which the file does not hold"),
+    "old torch.save, another storage": (old_saved(STATE, keys=["x"]), "holds a storage x that no object uses"),
     "other zip": (zipped({"readme": b"hello"}), "neither of torch.save (it has no data.pkl) nor of numpy.savez"),
     "exported program": (
         zipped({"p/archive_format": b"pt2", "p/data/weights/weight_0": b"1234"}),

@@ -1,6 +1,6 @@
-#include "archive/pickle.h"
+#include "archive/pickle/pickle.h"
 
-#include "archive/torch_pickle.h"
+#include "archive/pickle/torch_pickle.h"
 #include "unit/archive/zip_bytes.h"
 #include "unit/scratch.h"
 
@@ -8,8 +8,9 @@ namespace bitrift::archive {
 namespace {
 
 std::vector<TorchTensor> tensors(const std::string& pickle) {
-  return contents_of_pickle({reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()},
-                            "f.pt: data.pkl")
+  return contents_of_pickle(
+             {{reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()}, "f.pt: data.pkl"},
+             "f.pt: data.pkl")
       .tensors;
 }
 
@@ -57,7 +58,8 @@ TEST(TorchPickle, TextsOfTheOutermostDictAreKept) {
   for (const std::string& dict : {std::string("}("), ordered}) {
     const std::string pickle = proto + dict + items + "u.";
     const TorchContents found = contents_of_pickle(
-        {reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()}, "f.pt: data.pkl");
+        {{reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()}, "f.pt: data.pkl"},
+        "f.pt: data.pkl");
     EXPECT_EQ(found.texts, (std::map<std::string, std::string>{{"spec", "last"}}));
     EXPECT_EQ(found.tensors.size(), 1U);
   }

@@ -197,10 +197,9 @@ void add_repair(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<RepairOptions>();
   CLI::App* command = app.add_subcommand("repair", "Put a damaged checkpoint right, by its seal or its sums");
   command
-      ->add_option(
-          "FILE", options->file,
-          "HDF5, safetensors, npz, PyTorch zip (.pt) or Keras (.keras) file, or any file or folder with "
-          "a seal; never written to")
+      ->add_option("FILE", options->file,
+                   "HDF5, safetensors, npz, PyTorch (.pt) or Keras (.keras) file, or any file or folder with "
+                   "a seal; never written to")
       ->required()
       ->type_name("");
   command->add_option("-o,--output", options->output, "write the repaired copy to this file or folder")

@@ -1,4 +1,4 @@
-#include "archive/distributed_metadata.h"
+#include "archive/pickle/distributed_metadata.h"
 
 #include <map>
 #include <optional>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "archive/bounded_file.h"
-#include "archive/pickle.h"
+#include "archive/pickle/pickle.h"
 #include "core/error.h"
 #include "core/file_run.h"
 

@@ -1,4 +1,4 @@
-#include "archive/pickle.h"
+#include "archive/pickle/pickle.h"
 
 #include <charconv>
 #include <string_view>
@@ -40,6 +40,7 @@ class PickleMachine {
       }
     }
     pickle_.root_ = pop();
+    pickle_.bytes_ = cursor_.position();
   }
 
  private:

@@ -1,10 +1,10 @@
-#include "archive/torch_pickle.h"
+#include "archive/pickle/torch_pickle.h"
 
 #include <algorithm>
 #include <array>
 
 #include "archive/bounded_file.h"
-#include "archive/pickle.h"
+#include "archive/pickle/pickle.h"
 #include "core/error.h"
 
 namespace bitrift::archive {
@@ -48,6 +48,20 @@ std::optional<ElementType> type_of_global(std::string_view name) {
 class TensorFinder {
  public:
   TensorFinder(const Pickle& pickle, const std::string& where) : pickle_(pickle), where_(where) {}
+
+  [[nodiscard]] std::map<std::string, TorchStorage> storages() const {
+    std::map<std::string, TorchStorage> found;
+    for (PickleId id = 0; id < pickle_.values().size(); ++id) {
+      if (!names_storage(id)) continue;
+      TorchTensor one;
+      read_storage(id, "of a storage", one);
+      const TorchStorage storage{one.storage_bytes, one.type.bytes};
+      const auto [at, added] = found.try_emplace(one.storage, storage);
+      if (!added && (at->second.bytes != storage.bytes || at->second.element_bytes != storage.element_bytes))
+        fail(ErrorCode::bad_file, "{}: describes the storage {} twice", where_, printable(one.storage));
+    }
+    return found;
+  }
 
   TorchContents find() {
     visiting_.resize(pickle_.values().size());
@@ -151,9 +165,8 @@ class TensorFinder {
     for (std::size_t i = 0; i + 1 < state.items.size(); i += 2) {
       if (key_of(state.items[i]) != parts_of_modules[0]) continue;
       const std::vector<PickleId>& own = pickle_[state.items[i + 1]].items;
-      return std::all_of(list.items.begin(), list.items.end(), [&](PickleId item) {
-        return std::find(own.begin(), own.end(), item) != own.end();
-      });
+      return std::all_of(list.items.begin(), list.items.end(),
+                         [&](PickleId item) { return std::find(own.begin(), own.end(), item) != own.end(); });
     }
     return false;
   }
@@ -256,7 +269,14 @@ class TensorFinder {
     return *type;
   }
 
-  /// ('storage', class, key, location, elements)
+  /// Not the class of a module, which files before PyTorch 1.6 keep with its source text.
+  [[nodiscard]] bool names_storage(PickleId id) const {
+    if (pickle_[id].kind != PickleKind::persistent) return false;
+    const PickleValue& said = pickle_[pickle_[id].arguments];
+    return said.kind == PickleKind::tuple && !said.items.empty() && pickle_[said.items[0]].text == "storage";
+  }
+
+  /// ('storage', class, key, location, elements); before PyTorch 1.6, a view of another storage may follow.
   void read_storage(PickleId id, const std::string& path, TorchTensor& tensor) const {
     const PickleValue& storage = pickle_[id];
     if (storage.kind != PickleKind::persistent) damaged(path, "it has no storage");
@@ -265,6 +285,9 @@ class TensorFinder {
         pickle_[said.items[2]].kind != PickleKind::text) {
       damaged(path, "its storage is not described as torch.save does");
     }
+    if (said.items.size() > 5 && pickle_[said.items[5]].kind != PickleKind::none)
+      fail(ErrorCode::unsupported, "{}: tensor {}: its storage is a view of another one", where_,
+           printable(path));
     tensor.type = type_at(said.items[1], path);
     tensor.storage = pickle_[said.items[2]].text;
     if (__builtin_mul_overflow(size_at(said.items[4], path, "storage"), tensor.type.bytes,
@@ -339,8 +362,12 @@ class TensorFinder {
 
 }  // namespace
 
-TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle, const std::string& where) {
-  return TensorFinder(Pickle(pickle, where), where).find();
+TorchContents contents_of_pickle(const Pickle& pickle, const std::string& where) {
+  return TensorFinder(pickle, where).find();
+}
+
+std::map<std::string, TorchStorage> storages_of_pickle(const Pickle& pickle, const std::string& where) {
+  return TensorFinder(pickle, where).storages();
 }
 
 }  // namespace bitrift::archive

@@ -56,12 +56,15 @@ class Pickle {
   [[nodiscard]] const PickleValue& operator[](PickleId id) const { return values_.at(id); }
   [[nodiscard]] PickleId root() const noexcept { return root_; }
   [[nodiscard]] const std::vector<PickleValue>& values() const noexcept { return values_; }
+  /// Its length; other bytes may follow it.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   friend class PickleMachine;
   std::vector<PickleValue> values_;
   std::deque<std::string> names_;  // of globals
   PickleId root_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace bitrift::archive

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "archive/element_type.h"
+#include "archive/pickle/pickle.h"
 
 namespace bitrift::archive {
 
@@ -33,11 +33,21 @@ struct TorchContents {
   std::map<std::string, std::string> texts;  ///< of the outermost dict, by their keys
 };
 
+/// A storage as a pickle describes it.
+struct TorchStorage {
+  std::uint64_t bytes = 0;
+  std::uint64_t element_bytes = 1;
+};
+
 /// The tensors in the order of the pickle; one that is named twice comes twice. Python objects other than
 /// ordered dicts, parameters and tensors are not interpreted: nothing is called, and tensors in their
 /// elements, arguments and attributes are found like those of a dict. `where` names file and pickle in
 /// messages. Throws Error(bad_file) for damage and for tensors outside of their storage.
-[[nodiscard]] TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle,
-                                               const std::string& where);
+[[nodiscard]] TorchContents contents_of_pickle(const Pickle& pickle, const std::string& where);
+
+/// All storages that a pickle names, by their keys, also those of objects that hold no tensors. Throws
+/// Error(bad_file) if one is described twice, and not equally.
+[[nodiscard]] std::map<std::string, TorchStorage> storages_of_pickle(const Pickle& pickle,
+                                                                     const std::string& where);
 
 }  // namespace bitrift::archive
