@@ -51,7 +51,8 @@ class Found:
     tensors: dict[str, dict[Any, torch.Tensor]] = field(default_factory=dict)
     """Tensors by name in their dict; a tensor alone has the name ""."""
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    """NumPy arrays of numbers that the script can write to."""
+    """NumPy arrays of numbers that the script can write to, those near to its names first."""
+    array_bytes: int = 0
     numbers: dict[str, Place] = field(default_factory=dict)
     iterators: list[str] = field(default_factory=list)
 
@@ -94,8 +95,10 @@ def _record(found: Found, place: Place) -> bool:
         found.tensors[place.name] = value
         return True
     if isinstance(value, np.ndarray):
-        if value.dtype.kind in "biufc" and value.flags.writeable and value.nbytes <= MOST_ARRAY_BYTES:
+        fits = found.array_bytes + value.nbytes <= MOST_ARRAY_BYTES
+        if fits and value.dtype.kind in "biufc" and value.flags.writeable:
             found.arrays[place.name] = value
+            found.array_bytes += value.nbytes
         return True
     if isinstance(value, _ITERATORS) or type(value).__name__.endswith("DataLoaderIter"):
         found.iterators.append(place.name)

@@ -33,11 +33,10 @@ std::optional<Canary> canary_named(const std::string& stratum, const std::vector
 
 // A loss of weights that are NaN is NaN. A metric of the script's own, such as a share of right answers, may
 // stay finite: then the run does not crash.
-bool reports_no_loss(const ArmControls& controls) {
-  return std::ranges::all_of(controls.golden, [](const CleanRun& golden) {
-    return std::ranges::none_of(golden.evaluations,
-                                [](const record::Evaluation& one) { return one.test_loss.has_value(); });
-  });
+bool reports_no_loss(const CleanRun& golden) {
+  return !golden.evaluations.empty() &&
+         std::ranges::none_of(golden.evaluations,
+                              [](const record::Evaluation& one) { return one.test_loss.has_value(); });
 }
 
 // If the trainer refuses a file, it reads it.
@@ -131,8 +130,9 @@ std::vector<CanaryCheck> canary_checks(const std::vector<TrialRecord>& rows,
         fail(ErrorCode::bad_file, "arm '{}': this version knows no canary '{}'; use the one that ran it", arm,
              stratum);
       }
-      const bool of_loss = known == controls.end() || !reports_no_loss(known->second);
-      if (canary->required == Required::crash && !of_loss) canary->required = Required::crash_or_sdc;
+      const bool judged = known != controls.end() && !known->second.golden.empty();
+      if (canary->required == Required::crash && judged && reports_no_loss(known->second.golden.front()))
+        canary->required = Required::crash_or_sdc;
       add_checks(checks, own, arm, *canary, known == controls.end() ? nullptr : &known->second, judging);
     }
   }
