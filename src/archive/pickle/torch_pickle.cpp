@@ -31,6 +31,7 @@ constexpr std::string_view with_attributes = "torch._tensor._rebuild_from_type_v
 constexpr std::array<std::string_view, 3> parts_of_modules = {"_parameters", "_buffers", "_modules"};
 /// Where a recurrent module lists its parameters again.
 constexpr std::string_view listed_again = "_flat_weights";
+constexpr std::size_t most_listed_again = 4096;  // names and parameters
 
 template <std::size_t N>
 bool is_among(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -160,11 +161,14 @@ class TensorFinder {
     }
   }
 
-  /// Whether each value of the list is a parameter of the module that has this state.
-  [[nodiscard]] bool repeats_parameters(const PickleValue& list, const PickleValue& state) const {
+  /// Whether each value of the list is a parameter of the module that has this state. The values count as
+  /// visited, because a pickle may name the module again and again.
+  [[nodiscard]] bool repeats_parameters(const PickleValue& list, const PickleValue& state) {
+    visits_ += list.items.size();
     for (std::size_t i = 0; i + 1 < state.items.size(); i += 2) {
       if (key_of(state.items[i]) != parts_of_modules[0]) continue;
       const std::vector<PickleId>& own = pickle_[state.items[i + 1]].items;
+      if (own.size() > most_listed_again) return false;
       return std::all_of(list.items.begin(), list.items.end(),
                          [&](PickleId item) { return std::find(own.begin(), own.end(), item) != own.end(); });
     }
