@@ -162,7 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plot.add_argument("--title", metavar="TEXT", help="title of the figure")
     plot.set_defaults(run=mesh_plot)
     audit_command.add_to(commands)
-    parsed = parser.parse_args(arguments)
+    words, own = audit_command.split(sys.argv[1:] if arguments is None else list(arguments))
+    parsed = parser.parse_args(words)
+    parsed.arguments = own
     parsed.run(parsed)
 
 

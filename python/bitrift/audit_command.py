@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -27,6 +27,12 @@ Exit codes: 0 the resume equals the uninterrupted training, 1 it differs, 2 no a
 repeat, usage or input error."""
 
 
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of a command line, and the arguments of the script, which follow `--` after options, too."""
+    at = words.index("--") if words[:1] == ["audit"] and "--" in words else len(words)
+    return list(words[:at]), list(words[at + 1 :])
+
+
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `audit` to the commands of `python -m bitrift`."""
     audit = commands.add_parser(
@@ -37,6 +43,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     kinds = audit.add_subparsers(dest="audit", required=True, metavar="WHAT")
     resume = kinds.add_parser(
         "resume",
+        usage="%(prog)s [options] SCRIPT[:FUNCTION] [-- ARGUMENT ...]\n       %(prog)s [options] --spec FILE",
         help="compare a resumed training with one that never stopped",
         description="Train a script in one go; then save, load in a new process and continue. Compare both bit for "
         "bit, and print the first step, rate, loss or parameter that differs, and which state is missing. Each "
@@ -47,7 +54,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     resume.add_argument(
         "script", nargs="?", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()"
     )
-    resume.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
     resume.add_argument(
         "--spec",
         type=Path,
@@ -87,6 +93,7 @@ failed, usage or input error."""
 def _add_save(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     save = kinds.add_parser(
         "save",
+        usage="%(prog)s [options] SCRIPT[:FUNCTION] [-- ARGUMENT ...]",
         help="find out what a killed save leaves of the checkpoint",
         description="Let the script save over an earlier checkpoint, again and again, and kill each save at another "
         "system call that alters files. Load what is left: it is the earlier checkpoint, the new one, or neither. If "
@@ -96,7 +103,6 @@ def _add_save(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     save.add_argument("script", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()")
-    save.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
     save.add_argument(
         "--epochs", type=int, default=1, metavar="N", help="epochs before the earlier checkpoint (default: 1)"
     )

@@ -53,6 +53,15 @@ def audit(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
 
 
+@pytest.mark.parametrize("what", ["resume", "save"])
+@pytest.mark.parametrize("options", [[], ["--epochs", "2"], ["--log", "log"]])
+def test_arguments_of_the_script_follow_options_too(what: str, options: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys; raise ValueError(sys.argv[1:])")
+    command = [sys.executable, "-m", "bitrift", "audit", what, "train.py", *options, "--", "--epochs", "3", "--", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2 and "ValueError: ['--epochs', '3', '--', 'x']" in done.stdout + done.stderr, done
+
+
 def test_an_equal_resume_ends_with_0(tmp_path: Path) -> None:
     path = script(tmp_path / "train.py", more=SCHEDULER, step="scheduler.step()", serve="scheduler=scheduler,")
     done = audit(path, "--epochs", 2, "--junit", tmp_path / "j.xml", "--json", tmp_path / "f.json")
