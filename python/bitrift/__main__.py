@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bitrift import audit_command
+from bitrift import audit_command, command_line
 
 
 def _say(text: str) -> None:
@@ -162,7 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plot.add_argument("--title", metavar="TEXT", help="title of the figure")
     plot.set_defaults(run=mesh_plot)
     audit_command.add_to(commands)
-    words, own = audit_command.split(sys.argv[1:] if arguments is None else list(arguments))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    words, own = command_line.split(words) if words[:1] == ["audit"] else (words, [])
     parsed = parser.parse_args(words)
     parsed.arguments = own
     parsed.run(parsed)

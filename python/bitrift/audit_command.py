@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -25,12 +25,6 @@ EXAMPLE = """examples:
 The script calls bitrift.runner.serve() (docs/audit.md). What follows -- belongs to the script.
 Exit codes: 0 the resume equals the uninterrupted training, 1 it differs, 2 no answer: the script failed or does not
 repeat, usage or input error."""
-
-
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of a command line, and the arguments of the script, which follow `--` after options, too."""
-    at = words.index("--") if words[:1] == ["audit"] and "--" in words else len(words)
-    return list(words[:at]), list(words[at + 1 :])
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
+from bitrift import command_line
+
 FAILED = 2  # the script's part, as for any worker
 HUNG_UP = 3
 # A rank whose peer died gets an exception. It waits with it until the driver knows of the death.
@@ -33,13 +35,13 @@ EXAMPLE = """examples:
   python -m bitrift.runner train.py --checkpoint digits.h5 --check -- --lr 0.1 --model small
 
 The first prints the result of one run as JSON (docs/exec-runner.md), and what the script prints goes to stderr. The
-second prints what would stop or spoil a campaign, each with its cure. What follows -- are the script's own arguments.
+second prints what would stop or spoil a campaign, each with its cure. What follows -- belongs to the script.
 Exit codes: 0 success, 1 --check found something, 2 the script failed, usage or input error."""
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The command line; what follows `--` belongs to the script."""
-    words, own = (list(words), []) if "--" not in words else _split(list(words))
+    words, own = command_line.split(words)
     parser = argparse.ArgumentParser(
         prog="python -m bitrift.runner",
         usage="%(prog)s --checkpoint FILE [options] SCRIPT[:FUNCTION] [-- ARGUMENT ...]",
@@ -86,11 +88,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if options.checkpoint is not None and not options.unread and not options.checkpoint.exists():
         parser.error(f"{options.checkpoint}: no such file or folder")
     return options
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    end = words.index("--")
-    return words[:end], words[end + 1 :]
 
 
 def environments(ranks: int) -> list[dict[str, str]]:
