@@ -62,10 +62,13 @@ class Container {
   [[nodiscard]] virtual std::vector<std::string> written_order() const { return {}; }
   /// Texts of the file as a whole; known when blocks() has been called.
   [[nodiscard]] virtual std::map<std::string, std::string> root_texts() const { return {}; }
-  /// The texts of an attribute of a group, likewise; see GroupTexts.
-  [[nodiscard]] virtual std::vector<std::string> texts(const std::string& /*group*/,
-                                                       const std::string& /*attribute*/) const {
-    return {};
+  /// The texts of an attribute of a group, likewise; see GroupTexts. By default those of root_texts().
+  [[nodiscard]] virtual std::vector<std::string> texts(const std::string& group,
+                                                       const std::string& attribute) const {
+    if (!group.empty()) return {};
+    const auto whole = root_texts();
+    const auto found = whole.find(attribute);
+    return found == whole.end() ? std::vector<std::string>() : std::vector<std::string>{found->second};
   }
   /// The text of an attribute of attribute_blocks() that is one string; nullopt for every other.
   [[nodiscard]] virtual std::optional<std::string> text_of(const std::string& /*attribute*/) const {

@@ -112,8 +112,8 @@ std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// Folders that other libraries write, by a file in them.
 constexpr std::string_view by_arrays = "restore it, and save its arrays by numpy.savez or safetensors";
+/// Folders that other libraries write, by a file in them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> foreign_folders = {{
     {"_CHECKPOINT_METADATA"sv, "a checkpoint of Orbax"sv},
     {"manifest.ocdbt"sv, "a checkpoint of Orbax"sv},

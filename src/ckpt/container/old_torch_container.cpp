@@ -35,13 +35,6 @@ std::vector<Block> OldTorchContainer::blocks() {
                       [this](const archive::TorchTensor& tensor) { return describe_tensor(tensor); });
 }
 
-std::vector<std::string> OldTorchContainer::texts(const std::string& group,
-                                                  const std::string& attribute) const {
-  const auto found = old_.contents.texts.find(attribute);
-  if (!group.empty() || found == old_.contents.texts.end()) return {};
-  return {found->second};
-}
-
 std::vector<ByteExtent> OldTorchContainer::metadata() const {
   std::vector<ByteExtent> extents = {{0, old_.pickles, "pickles"}};
   auto values = values_;

@@ -28,8 +28,6 @@ class OldTorchContainer final : public Container {
   /// The order of the dictionaries.
   [[nodiscard]] std::vector<std::string> written_order() const override { return order_; }
   [[nodiscard]] std::map<std::string, std::string> root_texts() const override { return old_.contents.texts; }
-  [[nodiscard]] std::vector<std::string> texts(const std::string& group,
-                                               const std::string& attribute) const override;
   [[nodiscard]] std::vector<ByteExtent> metadata() const override;
   [[nodiscard]] std::unique_ptr<Rewriter> rewriter() const override;
 

@@ -24,13 +24,6 @@ std::vector<Block> SafetensorsContainer::blocks() {
   return blocks;
 }
 
-std::vector<std::string> SafetensorsContainer::texts(const std::string& group,
-                                                     const std::string& attribute) const {
-  const auto found = header_.metadata.find(attribute);
-  if (!group.empty() || found == header_.metadata.end()) return {};
-  return {found->second};
-}
-
 std::vector<ByteExtent> SafetensorsContainer::metadata() const {
   return {{0, 8, "length of the header"}, {8, header_.bytes, "header"}};
 }

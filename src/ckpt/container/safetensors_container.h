@@ -22,8 +22,6 @@ class SafetensorsContainer final : public Container {
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return file_.size(); }
   [[nodiscard]] std::vector<Block> blocks() override;
   [[nodiscard]] std::map<std::string, std::string> root_texts() const override { return header_.metadata; }
-  [[nodiscard]] std::vector<std::string> texts(const std::string& group,
-                                               const std::string& attribute) const override;
   [[nodiscard]] std::vector<ByteExtent> metadata() const override;
   [[nodiscard]] std::unique_ptr<Rewriter> rewriter() const override;
 

@@ -100,12 +100,6 @@ std::vector<ByteExtent> ZipContainer::metadata() const {
   return extents;
 }
 
-std::vector<std::string> ZipContainer::texts(const std::string& group, const std::string& attribute) const {
-  const auto found = texts_.find(attribute);
-  if (!group.empty() || found == texts_.end()) return {};
-  return {found->second};
-}
-
 std::unique_ptr<Rewriter> ZipContainer::rewriter() const {
   return std::make_unique<ZipRewriter>(*file_, directory_);
 }

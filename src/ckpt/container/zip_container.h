@@ -25,8 +25,6 @@ class ZipContainer : public Container {
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return file_->size(); }
   [[nodiscard]] std::map<std::string, std::string> root_texts() const override { return texts_; }
-  [[nodiscard]] std::vector<std::string> texts(const std::string& group,
-                                               const std::string& attribute) const override;
   [[nodiscard]] std::vector<ByteExtent> metadata() const override;
   [[nodiscard]] std::unique_ptr<Rewriter> rewriter() const override;
   [[nodiscard]] const archive::ZipDirectory* zip() const noexcept override { return &directory_; }

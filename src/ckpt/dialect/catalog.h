@@ -25,7 +25,7 @@ using GroupTexts =
 
 constexpr std::string_view unknown_role = "unknown";
 
-/// What a dialect says about one dataset.
+/// The role and the layer of one dataset, as a dialect sees them.
 struct Place {
   std::string role = "unknown";
   std::string layer = {};
