@@ -33,9 +33,9 @@ std::optional<Canary> canary_named(const std::string& stratum, const std::vector
 
 // A loss of weights that are NaN is NaN. A metric of the script's own, such as a share of right answers, may
 // stay finite: then the run does not crash.
-bool reports_no_loss(const CleanRun& golden) {
-  return !golden.evaluations.empty() &&
-         std::ranges::none_of(golden.evaluations,
+bool reports_no_loss(const ArmControls& controls) {
+  if (controls.golden.empty() || controls.golden.front().evaluations.empty()) return false;
+  return std::ranges::none_of(controls.golden.front().evaluations,
                               [](const record::Evaluation& one) { return one.test_loss.has_value(); });
 }
 
@@ -124,16 +124,16 @@ std::vector<CanaryCheck> canary_checks(const std::vector<TrialRecord>& rows,
       strata.insert(std::ranges::find(strata, name_of(design::BaseCanary::none)), row.id.stratum);
     }
     const auto known = controls.find(arm);
+    const ArmControls* const own_controls = known == controls.end() ? nullptr : &known->second;
     for (const std::string& stratum : strata) {
       auto canary = canary_named(stratum, required);
       if (!canary) {
         fail(ErrorCode::bad_file, "arm '{}': this version knows no canary '{}'; use the one that ran it", arm,
              stratum);
       }
-      const bool judged = known != controls.end() && !known->second.golden.empty();
-      if (canary->required == Required::crash && judged && reports_no_loss(known->second.golden.front()))
+      if (canary->required == Required::crash && own_controls != nullptr && reports_no_loss(*own_controls))
         canary->required = Required::crash_or_sdc;
-      add_checks(checks, own, arm, *canary, known == controls.end() ? nullptr : &known->second, judging);
+      add_checks(checks, own, arm, *canary, own_controls, judging);
     }
   }
   return checks;
