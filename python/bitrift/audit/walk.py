@@ -51,8 +51,9 @@ class Found:
     tensors: dict[str, dict[Any, torch.Tensor]] = field(default_factory=dict)
     """Tensors by name in their dict; a tensor alone has the name ""."""
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    """NumPy arrays of numbers that the script can write to, those near to its names first."""
+    """NumPy arrays of numbers that the script can write to, up to MOST_ARRAY_BYTES."""
     array_bytes: int = 0
+    """The size of these arrays."""
     numbers: dict[str, Place] = field(default_factory=dict)
     iterators: list[str] = field(default_factory=list)
 
@@ -176,7 +177,7 @@ def _attributes(name: str, owner: Any, names: dict[str, Any]) -> Iterator[Place]
 
 
 def _has(value: Any, name: str) -> bool:
-    """hasattr(), also of an object that imports what it stands for, and cannot."""
+    """Like hasattr(), but False for a lazy module that cannot be imported."""
     try:
         return hasattr(value, name)
     except Exception:
