@@ -25,9 +25,20 @@ void KillPoint::work_as(std::vector<int> ranks) {
   look();
 }
 
-void KillPoint::spend(const std::vector<int>& ranks, std::int64_t step) {
+// A process may die one step ahead of all survivors: the last message that it sent is lost with it, and what
+// it waited for has arrived. So if no fault explains the death before, one in that step does.
+void KillPoint::spend(const std::vector<int>& seats, std::int64_t reached) {
+  const auto is_of = [&](const record::ProcessFault& fault) {
+    return std::find(seats.begin(), seats.end(), fault.rank) != seats.end();
+  };
+  const auto kills = [&](std::int64_t first, std::int64_t last) {
+    return std::any_of(faults_.begin(), faults_.end(), [&](const record::ProcessFault& fault) {
+      return is_of(fault) && !fault.slowness && fault.step >= first && fault.step <= last;
+    });
+  };
+  const bool ahead = !kills(0, reached + 1) && kills(reached + 2, reached + 2);
   std::erase_if(faults_, [&](const record::ProcessFault& fault) {
-    return fault.step <= step && std::find(ranks.begin(), ranks.end(), fault.rank) != ranks.end();
+    return is_of(fault) && fault.step <= reached + (ahead ? 2 : 1);
   });
   look();
 }

@@ -20,8 +20,9 @@ class KillPoint {
   /// note: file in which the time of death is left, see record::DeathNote.
   void arm(std::vector<record::ProcessFault> faults, std::filesystem::path note);
   void work_as(std::vector<int> ranks);
-  /// Forgets faults of these ranks up to this step: they have struck.
-  void spend(const std::vector<int>& ranks, std::int64_t step);
+  /// Forgets the faults that have struck a process that died. seats: the ranks, as the run began, whose work
+  /// it did; reached: the steps that the furthest survivor had completed.
+  void spend(const std::vector<int>& seats, std::int64_t reached);
   void disarm();
   [[nodiscard]] const std::vector<record::ProcessFault>& faults() const noexcept { return faults_; }
 

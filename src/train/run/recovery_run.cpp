@@ -49,6 +49,7 @@ class RecoveryRun {
         snapshots_(snapshots),
         interrupted_(interrupted),
         ledger_(interrupted.ledger),
+        faults_(state.kill_point.faults()),
         before_(state.map),
         mesh_before_(state.mesh_with_first_links()),
         joined_(state.team.is_newcomer()),
@@ -119,7 +120,7 @@ class RecoveryRun {
     before_ = roll_.before;
     knows_before_ = true;
     // A rank that takes over a dead rank's work must not meet the dead rank's fault.
-    state_.kill_point.spend(plan_.failed_seats, furthest(roll_) + 1);
+    spend_faults(faults_);
     fence(roll_.lost);
     if (!plan_.refusal.empty()) {
       give_up();
@@ -129,6 +130,12 @@ class RecoveryRun {
     laps_.add_to(times().agree);
     conclude(std::move(agreed_ledger_));
     return true;
+  }
+
+  // From those that were armed when the recovery began: a second attempt knows of more deaths.
+  void spend_faults(const std::vector<record::ProcessFault>& armed) {
+    state_.kill_point.arm(armed, interrupted_.death_note);
+    for (const int rank : plan_.failed) state_.kill_point.spend(roll_.before.seats(rank), furthest(roll_));
   }
 
   void make_plan() {
@@ -281,7 +288,7 @@ class RecoveryRun {
 
   // A rollback undoes steps, but neither failures nor recoveries.
   void keep_what_happened(Ledger& ledger) const {
-    ledger.faults = state_.kill_point.faults();
+    ledger.faults = faults_;
     if (!interrupted_.ledger) return;
     ledger.result.recoveries = interrupted_.ledger->result.recoveries;
     ledger.result.failed_links = interrupted_.ledger->result.failed_links;
@@ -351,8 +358,7 @@ class RecoveryRun {
     record.steps_redone = record.steps_lost + (redoes ? 1 : 0);
     result_.works = team().working();
     record.bytes_moved = bytes_moved_;
-    state_.kill_point.arm(ledger.faults, interrupted_.death_note);
-    state_.kill_point.spend(plan.failed_seats, reached + 1);
+    spend_faults(ledger.faults);
     ledger.faults = state_.kill_point.faults();
     if (ledger.golden) state_.golden.insert_or_assign(ledger.terms.order, *ledger.golden);
     state_.regrouped = true;
@@ -379,6 +385,7 @@ class RecoveryRun {
   Snapshots& snapshots_;
   const Interrupted& interrupted_;
   std::optional<Ledger> ledger_;
+  const std::vector<record::ProcessFault> faults_;  // armed when this recovery began
   ReplicaMap before_;
   // A link that fails in the run does so at the start of a step, and again if ranks go back to before it.
   const std::optional<record::MeshSpec> mesh_before_;

@@ -211,6 +211,19 @@ def test_one_rank_after_the_other(bases: Bases, tmp_path: Path) -> None:
     assert all(victim in one["failed"] for victim, one in zip((0, 3, 1), recoveries, strict=True))
 
 
+def test_a_rank_is_one_step_ahead_when_it_fails(bases: Bases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it sent last is lost, so no survivor has completed the step; its fault must not strike them, too."""
+    library = Path(os.environ["BITRIFT_RESIDENT_TOOLS"]) / "liblast_message_lost.so"
+    assert library.is_file()
+    bases.golden("sgd", "data")
+    monkeypatch.delenv("BITRIFT_RESIDENT_TOOLS")  # the library must be loaded by the first ranks
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("BITRIFT_TEST_VICTIM", "3")
+    monkeypatch.setenv("BITRIFT_TEST_EXCHANGE", "12")  # that of step 4
+    (one,) = recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *kills("3@5:forward"))
+    assert (one["failed"], one["step"], one["ranks_after"]) == ([3], 3, 3)
+
+
 def test_one_of_two_that_replaced_two_fails(bases: Bases, tmp_path: Path) -> None:
     """Open MPI hangs in a third start of processes when two were started by one call and one of them is dead."""
     faults = kills("0@2:backward", "2@2:backward", "0@5:reduce", "2@7:backward")

@@ -55,9 +55,32 @@ TEST(KillPoint, SparesOtherRanksAndThoseThatFailedAlready) {
   point.at_step(3);
   point.reach(TrainingPhase::forward, 0, 1);
   point.work_as({0, 1});
-  point.spend({0}, 3);
+  point.spend({0}, 2);
   point.reach(TrainingPhase::forward, 0, 1);
   EXPECT_TRUE(point.faults().empty());
+}
+
+// The one that died got the last message of a step, and those that it sent were lost: it was one step ahead.
+TEST(KillPoint, ForgetsAFaultThatStruckARankAheadOfTheSurvivors) {
+  const auto left = [](std::vector<std::int64_t> steps, std::int64_t reached) {
+    std::vector<ProcessFault> faults;
+    for (const std::int64_t step : steps)
+      faults.push_back({1, step, TrainingPhase::forward, 0, FailureMode::kill});
+    faults.push_back({2, 4, TrainingPhase::forward, 0, FailureMode::kill});
+    faults.push_back({1, 4, TrainingPhase::forward, 0, FailureMode::slow, record::Slowness{2, 1}});
+    KillPoint point;
+    point.arm(faults, {});
+    point.spend({0, 1}, reached);
+    std::vector<std::int64_t> rest;
+    for (const ProcessFault& fault : point.faults()) rest.push_back(fault.rank * 100 + fault.step);
+    return rest;
+  };
+  using Rest = std::vector<std::int64_t>;
+  EXPECT_EQ(left({4}, 3), (Rest{204}));
+  EXPECT_EQ(left({4}, 2), (Rest{204}));
+  EXPECT_EQ(left({3, 4}, 2), (Rest{104, 204, 104}));  // the next one is for the rank's replacement
+  EXPECT_EQ(left({4}, 1), (Rest{104, 204, 104}));     // something else killed it
+  EXPECT_EQ(left({}, 2), (Rest{204, 104}));
 }
 
 // What it calculates takes three times as long; what it waits for others does not.
