@@ -95,17 +95,24 @@ std::string json_kind(std::string_view first) {
                : "JSON text, which holds no tensors";
 }
 
-/// Names of files in a folder that bitrift could read, at most three.
-std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
+bool has_name_of_checkpoint(const std::string& name) {
+  constexpr std::array<std::string_view, 9> ends = {".h5",  ".hdf5",        ".pt",  ".pth",  ".ckpt",
+                                                    ".bin", ".safetensors", ".npz", ".keras"};
+  return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+/// Names of files or, if there are none, of folders that bitrift could read in a folder, at most three.
+std::vector<std::string> checkpoints_in(const std::filesystem::path& folder, bool in_folders) {
   constexpr std::size_t most = 3;
   std::vector<std::string> names;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
-    for (const std::string_view end :
-         {".h5", ".hdf5", ".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz", ".keras"}) {
-      if (name.ends_with(end)) names.push_back(name);
-    }
+    const bool is_folder = entry.is_directory(none);
+    const bool is = !is_folder ? has_name_of_checkpoint(name)
+                               : in_folders && (std::filesystem::exists(entry.path() / ".metadata", none) ||
+                                                !checkpoints_in(entry.path(), false).empty());
+    if (is && is_folder == in_folders) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   if (names.size() > most) names.resize(most);
@@ -127,9 +134,11 @@ std::string folder_kind(const std::filesystem::path& folder) {
   for (const auto& [name, kind] : foreign_folders) {
     if (std::filesystem::exists(folder / name, none)) return fmt::format("{}; {}", kind, by_arrays);
   }
-  const auto names = checkpoints_in(folder);
-  if (names.empty()) return "a folder, and holds no file with the name of a checkpoint";
-  return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));
+  if (const auto names = checkpoints_in(folder, false); !names.empty())
+    return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));
+  if (const auto names = checkpoints_in(folder, true); !names.empty())
+    return fmt::format("a folder; name a folder in it, such as {}", fmt::join(names, ", "));
+  return "a folder, and holds no file with the name of a checkpoint";
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ std::string role_of_parameter(std::string_view path, const Has& has) {
 
 std::string role_of_optimizer_slot(std::string_view slot) {
   if (slot == "momentum_buffer") return "momentum";
-  if (slot == "square_avg") return "exp_avg_sq";  // RMSprop's mean of squares
+  if (slot == "square_avg" || slot == "sqr_avg") return "exp_avg_sq";  // RMSprop's mean of squares; fastai's
+  if (slot == "grad_avg") return "exp_avg";                            // fastai's optimizers
   if (slot == "exp_avg" || slot == "exp_avg_sq" || slot == "step") return std::string(slot);
   return "unknown";
 }
@@ -239,6 +240,14 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   return place;
 }
 
+/// fastai's optimizers call a mean of gradients the same whether it is Adam's, beside that of the squares, or
+/// the momentum of SGD.
+bool is_momentum_of_fastai(const Catalog& catalog, const std::string& path) {
+  constexpr std::string_view name = "/grad_avg";
+  return path.ends_with(name) &&
+         catalog.find(path.substr(0, path.size() - name.size()) + "/sqr_avg") == nullptr;
+}
+
 Place own_place(const Catalog& catalog, const Dataset& dataset) {
   const auto has = [&](const std::string& path) { return catalog.find(path) != nullptr; };
   Place place{role_among(dataset.path, has), ""};
@@ -263,6 +272,7 @@ std::vector<Place> pytorch_places(const Catalog& catalog, bool ours) {
   std::vector<Place> places;
   for (const Dataset& dataset : catalog.datasets()) {
     places.push_back(ours ? own_place(catalog, dataset) : foreign_place(catalog, dataset));
+    if (is_momentum_of_fastai(catalog, dataset.path)) places.back().role = "momentum";
   }
   return places;
 }

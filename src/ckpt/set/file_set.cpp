@@ -25,10 +25,19 @@ constexpr std::array<std::string_view, 2> index_ends = {".index.json", ".weights
 /// Where a folder has several, transformers and diffusers take the first of these.
 constexpr std::array<std::string_view, 2> first_indexes = {"model.safetensors.index.json",
                                                            "pytorch_model.bin.index.json"};
-constexpr std::array<std::string_view, 4> models = {"model.safetensors", "adapter_model.safetensors",
+constexpr std::array<std::string_view, 8> models = {"model.safetensors",
+                                                    "adapter_model.safetensors",
                                                     "diffusion_pytorch_model.safetensors",
-                                                    "pytorch_model.bin"};
+                                                    "pytorch_lora_weights.safetensors",
+                                                    "pytorch_model.bin",
+                                                    "adapter_model.bin",
+                                                    "diffusion_pytorch_model.bin",
+                                                    "pytorch_model_fsdp.bin"};
 constexpr std::array<std::string_view, 2> optimizers = {"optimizer.pt", "optimizer.bin"};
+/// The parts of a pipeline, each in a folder: diffusers, DiffusionPipeline.save_pretrained(), and
+/// sentence-transformers, SentenceTransformer.save().
+constexpr std::string_view diffusers_name = "model_index.json";
+constexpr std::string_view sentence_name = "modules.json";
 /// DeepSpeed: the folder of the checkpoint to resume from, in a text, and what the names of the ranks' files
 /// end in (deepspeed/runtime/engine.py, save_checkpoint).
 constexpr std::string_view latest_name = "latest";
@@ -69,14 +78,19 @@ std::string index_in(const std::filesystem::path& folder) {
        fmt::join(names, ", "));
 }
 
-json parse_index(const std::filesystem::path& path) {
+/// Discarded if it is not JSON.
+json parse_json(const std::filesystem::path& path) {
   const archive::BoundedFile file(path);
   if (file.size() > most_index) {
     fail(ErrorCode::unsupported, "{}: has {} bytes; at most {} of an index are read", path.string(),
          file.size(), most_index);
   }
   const auto text = file.read(0, file.size(), "the index");
-  json document = json::parse(text, nullptr, false);
+  return json::parse(text, nullptr, false);
+}
+
+json parse_index(const std::filesystem::path& path) {
+  json document = parse_json(path);
   if (document.is_object() && document.contains("weight_map") && document["weight_map"].is_object())
     return document;
   fail(ErrorCode::bad_file, "{}: is not the index of a checkpoint: it has no object weight_map",
@@ -107,11 +121,86 @@ void read_index(FileSet& set) {
   if (files.empty()) fail(ErrorCode::bad_file, "{}: its weight_map names no file", path.string());
 }
 
-void add_optimizer(FileSet& set) {
+/// model_1.safetensors, optimizer_1.bin and so on: Accelerate numbers those after the first.
+void add_numbered(FileSet& set, std::string_view first) {
+  const std::filesystem::path path(first);
+  for (int number = 1;; ++number) {
+    const std::string stem = path.stem().string() + '_' + std::to_string(number);
+    const std::string name = stem + path.extension().string();
+    if (!has_file(set.folder, name)) return;
+    set.files.push_back({name, stem + '/'});
+  }
+}
+
+void add_optimizers(FileSet& set) {
   for (const std::string_view name : optimizers) {
     if (!has_file(set.folder, name)) continue;
     set.files.push_back({std::string(name), "optimizer/"});
-    return;
+    return add_numbered(set, name);
+  }
+}
+
+/// The models of a folder: those that `index` names or, if it is "", that have a model's name.
+void add_models(FileSet& set) {
+  if (!set.index.empty()) {
+    set.kind = SetKind::indexed;
+    return read_index(set);
+  }
+  for (const std::string_view name : models) {
+    if (!has_file(set.folder, name)) continue;
+    set.files.push_back({std::string(name), ""});
+    return add_numbered(set, name);
+  }
+}
+
+/// The folders that the parts of a pipeline are in.
+std::vector<std::string> folders_of_pipeline(const std::filesystem::path& index) {
+  const json document = parse_json(index);
+  std::vector<std::string> names;
+  if (document.is_object()) {  // {"unet": ["diffusers", "UNet2DModel"], "_class_name": "DDPMPipeline"}
+    for (const auto& [name, part] : document.items()) {
+      if (part.is_array()) names.push_back(name);
+    }
+  } else if (document.is_array()) {  // [{"name": "2", "path": "2_Dense"}]; the first may be in the root
+    for (const json& part : document) {
+      if (part.is_object() && part.contains("path") && part["path"].is_string())
+        names.push_back(part["path"].get<std::string>());
+    }
+  }
+  std::erase_if(names, [](const std::string& name) { return name.empty() || !stays_in_folder(name); });
+  return names;
+}
+
+std::vector<std::string> folders_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.is_directory(none)) names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+/// Models that are in folders of the checkpoint: the parts of a pipeline, or what a script of diffusers saves
+/// (unet/, unet_ema/) beside the optimizer that Accelerate saves.
+void add_folders(FileSet& set) {
+  std::vector<std::string> names;
+  for (const std::string_view name : {diffusers_name, sentence_name}) {
+    if (!has_file(set.folder, name)) continue;
+    names = folders_of_pipeline(set.folder / name);
+    if (set.index.empty()) set.index = name;
+    break;
+  }
+  const bool trained =
+      std::ranges::any_of(optimizers, [&](std::string_view name) { return has_file(set.folder, name); });
+  if (names.empty() && set.files.empty() && trained) names = folders_in(set.folder);
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    FileSet part{.folder = set.folder / name, .index = index_in(set.folder / name)};
+    add_models(part);
+    for (const SetFile& file : part.files)
+      set.files.push_back({name + '/' + file.name, name + '/' + file.prefix});
+    for (const auto& [tensor, file] : part.indexed)
+      set.indexed.emplace(name + '/' + tensor.substr(tensor.starts_with('/') ? 1 : 0), name + '/' + file);
   }
 }
 
@@ -208,15 +297,9 @@ std::optional<FileSet> find_file_set(const std::filesystem::path& path) {
     return set;
   }
   set.index = named ? path.filename().string() : index_in(set.folder);
-  if (!set.index.empty()) {
-    set.kind = SetKind::indexed;
-    read_index(set);
-  } else {
-    const auto model = std::find_if(models.begin(), models.end(),
-                                    [&](std::string_view name) { return has_file(set.folder, name); });
-    if (model != models.end()) set.files.push_back({std::string(*model), ""});
-  }
-  if (!set.files.empty()) add_optimizer(set);
+  add_models(set);
+  if (!named) add_folders(set);
+  if (!set.files.empty()) add_optimizers(set);
   add_ranks(set);
   if (set.files.empty()) add_own_ranks(set);
   if (set.files.empty()) return std::nullopt;

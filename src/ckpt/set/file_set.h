@@ -13,7 +13,7 @@ namespace bitrift::ckpt {
 enum class SetKind {
   distributed,  ///< ".metadata" of torch.distributed.checkpoint, and files of pieces of tensors
   indexed,      ///< an index that says which file holds which tensor, as Hugging Face and Keras write it
-  folder,       ///< a model and its optimizer, each in one file, or a file of each rank
+  folder,       ///< models and their optimizers, each in one file, or a file of each rank
 };
 
 /// A file with tensors.

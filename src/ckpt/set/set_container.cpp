@@ -247,8 +247,8 @@ void SetContainer::check_index(const std::vector<Block>& blocks) const {
     if (below != places.end() &&
         below->first.starts_with(tensor.starts_with('/') ? tensor.substr(1) : tensor))
       continue;
-    fail(ErrorCode::bad_file, "{}: does not hold tensor {}, which {} says is in it",
-         (set_.folder / file).string(), archive::printable(tensor), set_.index);
+    fail(ErrorCode::bad_file, "{}: does not hold tensor {}, which the index says is in it",
+         (set_.folder / file).string(), archive::printable(tensor));
   }
 }
 

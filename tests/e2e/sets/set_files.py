@@ -97,7 +97,7 @@ def read_distributed(folder: Path) -> Arrays:
 
 def save_shards(folder: Path, names: str = "model-{:05}-of-00003.safetensors", optimizer: bool = True) -> None:
     """Three shards with an index, as transformers writes them, and the optimizer of its Trainer."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     model, adam = trained()
     tensors = {name: value.detach() for name, value in model.state_dict().items()}
     tensors["head"] = torch.randn(7, 3).bfloat16()
@@ -139,6 +139,53 @@ def read_shards(folder: Path) -> Arrays:
             found |= flat(torch.load(path))
         elif path.name == "optimizer.pt":
             found |= flat({"optimizer": torch.load(path)})
+    return found
+
+
+# --- Accelerate, diffusers and sentence-transformers: several models ---
+
+
+def save_model(path: Path) -> torch.optim.Optimizer:
+    model, adam = trained()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(dict(model.state_dict()), path, metadata={"format": "pt"})
+    return adam
+
+
+def save_two_models(folder: Path) -> None:
+    """Accelerator.save_state() with two models and their optimizers, such as those of a GAN."""
+    for end in ("", "_1"):
+        adam = save_model(folder / f"model{end}.safetensors")
+        torch.save(adam.state_dict(), folder / f"optimizer{end}.bin")
+    torch.save({"last_epoch": 3}, folder / "scheduler.bin")
+
+
+def save_parts_in_training(folder: Path) -> None:
+    """As scripts of diffusers save with Accelerate: a model and its mean in folders, the optimizer beside them."""
+    save_shards(folder / "unet", "diffusion_pytorch_model-{:05}-of-00003.safetensors", optimizer=False)
+    adam = save_model(folder / "unet_ema" / "diffusion_pytorch_model.safetensors")
+    torch.save(adam.state_dict(), folder / "optimizer.bin")
+
+
+def save_pipeline(folder: Path) -> None:
+    """What DiffusionPipeline.save_pretrained() writes; a checkpoint in a folder that the pipeline does not name."""
+    save_shards(folder / "text_encoder", optimizer=False)
+    save_model(folder / "unet" / "diffusion_pytorch_model.safetensors")
+    save_folder(folder / "checkpoint-5")
+    (folder / "scheduler").mkdir()
+    parts = {"_class_name": "DDPMPipeline", "unet": ["diffusers", "UNet2DModel"], "scheduler": ["diffusers", "DDPM"]}
+    (folder / "model_index.json").write_text(json.dumps(parts | {"text_encoder": ["transformers", "CLIPTextModel"]}))
+
+
+def read_parts(folder: Path) -> Arrays:
+    found: Arrays = {}
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder).parent.as_posix()
+        if path.suffix not in (".safetensors", ".bin") or path.stem == "scheduler" or place == "checkpoint-5":
+            continue
+        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path)
+        above = path.stem if path.stem[-2:] == "_1" or path.suffix == ".bin" else "" if place == "." else place
+        found |= flat({above: state} if above else state)
     return found
 
 
@@ -226,6 +273,13 @@ KINDS = {
         save_bin_shards, read_shards, "pytorch_model.bin.index.json", "pytorch_model-00002-of-00003.bin"
     ),
     "folder of a Trainer": Kind(save_folder, read_shards, "", "optimizer.pt"),
+    "two models": Kind(save_two_models, read_parts, "", "model_1.safetensors"),
+    "parts in training": Kind(
+        save_parts_in_training, read_parts, "", "unet/diffusion_pytorch_model-00002-of-00003.safetensors"
+    ),
+    "pipeline": Kind(
+        save_pipeline, read_parts, "model.safetensors.index.json", "text_encoder/model-00002-of-00003.safetensors"
+    ),
     "DeepSpeed": Kind(save_ranks, read_ranks, "", "global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
     "Keras shards": Kind(save_keras, read_keras, "model.weights.json", "model_00001.weights.h5"),
 }

@@ -72,9 +72,9 @@ def test_lists_what_the_library_reads(kind: tuple[str, Path]) -> None:
     told = json.loads(done("ls", folder, "--json"))
     assert {one["path"] for one in told["tensors"]} == read.keys()
     roles = {one["role"] for one in told["tensors"]}
-    assert "weight" in roles and (name in ("Keras shards", "PyTorch shards") or "exp_avg" in roles)
+    assert "weight" in roles and (name in ("Keras shards", "PyTorch shards", "pipeline") or "exp_avg" in roles)
     index = KINDS[name].index
-    if index.endswith(".json"):
+    if index.endswith(".json") and name != "pipeline":
         assert done("ls", folder / index).splitlines()[1:] == done("ls", f"{folder}/").splitlines()[1:]
 
 
@@ -236,6 +236,31 @@ def test_outputs(tmp_path: Path) -> None:
     assert "several files" in refused("repair", folder, "-o", tmp_path / "fixed")
 
 
+def test_parts_of_a_pipeline(tmp_path: Path) -> None:
+    """Only the folders that it names belong to it, and none that is elsewhere."""
+    folder = tmp_path / "pipeline"
+    save_folder(folder)
+    save_folder(tmp_path / "outside")
+    save_folder(folder / "2_Dense")
+    files = lambda: {one["file"] for one in json.loads(done("ls", folder, "--json"))["tensors"]}  # noqa: E731
+    alone = {"model.safetensors", "optimizer.pt"}
+    assert files() == alone
+    names = ["", "2_Dense", "3_Normalize", "../outside", str(tmp_path / "outside"), "nul\0"]
+    (folder / "modules.json").write_text(json.dumps([{"path": name} for name in names] + [3, {"path": 3}]))
+    assert files() == alone | {"2_Dense/model.safetensors"}
+    for text in ('{"2_Dense": ["a", "b"], "_version": "1", "../outside": ["a", "b"], "": []}', "[", "3"):
+        (folder / "modules.json").unlink(missing_ok=True)
+        (folder / "model_index.json").write_text(text)
+        assert files() == alone | ({"2_Dense/model.safetensors"} if "Dense" in text else set())
+    # Checkpoints of a run are not parts of one another.
+    (folder / "model_index.json").unlink()
+    save_folder(folder / "checkpoint-5")
+    assert files() == alone
+    for name in ("model.safetensors", "optimizer.pt"):
+        (folder / name).unlink()
+    assert "name a folder in it, such as 2_Dense, checkpoint-5" in refused("ls", folder)
+
+
 def test_ranks_of_deepspeed(tmp_path: Path) -> None:
     """Their roles and layers do not depend on the rank; the folder of the step is a checkpoint, too."""
     folder = tmp_path / "ckpt"
@@ -273,7 +298,7 @@ def test_ranks_of_deepspeed(tmp_path: Path) -> None:
     assert paths >= listed.keys() and "0.weight" in paths
     for text in ("global_step4", "../ckpt/global_step3", " \n", "x" * 5000, "global_step3\0"):
         (folder / "latest").write_text(text)
-        assert "holds no file with the name of a checkpoint" in refused("ls", folder)
+        assert "name a folder in it, such as global_step3" in refused("ls", folder)
 
 
 def test_files_of_the_ranks_of_a_script(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 // It is a library for LD_PRELOAD, for test_rank_failure.py.
 #include <cstdlib>
 
-#include <mpi-ext.h>
 #include <mpi.h>
+#if defined(OPEN_MPI) && OPEN_MPI
+#include <mpi-ext.h>
+#endif
 #include <unistd.h>
 
 int MPI_Allgather(const void* mine, int count, MPI_Datatype type, void* all, int all_count,

@@ -126,6 +126,9 @@ TEST(Outline, OfPyTorchDumpsTakesDotsAndSlashesAndWrappers) {
                      {"optimizer/state/0/exp_avg", {8}, "exp_avg", ""},
                      {"optimizer/state/0/exp_avg_sq", {8}, "exp_avg_sq", ""},
                      {"optimizer/state/0/square_avg", {8}, "exp_avg_sq", ""},
+                     {"opt/state/0/grad_avg", {8}, "exp_avg", ""},  // fastai: Adam, and SGD with momentum
+                     {"opt/state/0/sqr_avg", {8}, "exp_avg_sq", ""},
+                     {"opt/state/1/grad_avg", {8}, "momentum", ""},
                      {"optimizer/state/0/step", {}, "step", ""},
                      {"optimizer_states/0/state/3/exp_avg", {8}, "exp_avg", ""},
                      {"optimizer_states/1/state/0/momentum_buffer", {8}, "momentum", ""},
