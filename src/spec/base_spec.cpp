@@ -49,9 +49,9 @@ Json to_json(const BaseSpec& base) {
   return value;
 }
 
-constexpr std::array<std::string_view, 16> extensions = {
-    ".h5",  ".weights.h5", ".hdf5",    ".pt",  ".pth",  ".pth.tar",     ".tar",   ".bin",
-    ".pkl", ".model",      ".weights", ".npz", ".ckpt", ".safetensors", ".keras", ""};
+constexpr std::array<std::string_view, 17> extensions = {
+    ".h5",    ".weights.h5", ".hdf5", ".pt",   ".pth",         ".pth.tar", ".tar", ".bin", ".pkl",
+    ".model", ".weights",    ".npz",  ".ckpt", ".safetensors", ".keras",   ".zip", ""};
 
 }  // namespace
 

@@ -112,8 +112,24 @@ def keras_archive() -> bytes:
     return archive.getvalue()
 
 
+def torch_archive() -> bytes:
+    """Files of torch.save in a zip archive, as Stable-Baselines3 saves them."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("data", "{}")
+        for name, content in {
+            "policy": {"w": torch.ones(3)},
+            "policy.optimizer": {"state": {0: torch.ones(2)}},
+        }.items():
+            held = io.BytesIO()
+            torch.save(content, held)
+            zipped.writestr(f"{name}.pth", held.getvalue())
+    return archive.getvalue()
+
+
 def files() -> dict[str, bytes]:
     found = {f"npz_{name}": content for name, content in npz_files()} | {"keras_archive": keras_archive()}
+    found["torch_archive"] = torch_archive()
     found |= {f"torch_{name}": content for name, content in torch_files()}
     return found | {f"safetensors_{name}": content for name, content in safetensors_files()}
 

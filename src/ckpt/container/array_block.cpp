@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ckpt/format/shifted_values.h"
 #include "core/error.h"
 
 namespace bitrift::ckpt {
@@ -102,6 +103,32 @@ Block array_block(const std::string& path, const archive::ElementType& type,
     block.tensors.push_back(std::move(tensor));
   }
   return block;
+}
+
+namespace {
+
+void move_tensor(TensorInfo& tensor, std::uint64_t base, const std::string& prefix, const std::string& file) {
+  tensor.path = prefix + tensor.path;
+  if (!tensor.alias_of.empty()) tensor.alias_of = prefix + tensor.alias_of;
+  if (!tensor.holder.empty()) tensor.holder = prefix + tensor.holder;
+  if (tensor.offset) *tensor.offset += base;
+  if (tensor.shared_end > 0) {
+    tensor.shared_first += base;
+    tensor.shared_end += base;
+  }
+  tensor.file = file;
+}
+
+}  // namespace
+
+void move_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file) {
+  block.path = prefix + block.path;
+  block.values = std::make_unique<ShiftedValues>(std::move(block.values), base);
+  const std::string problem = block.values->unalterable();
+  for (TensorInfo& tensor : block.tensors) {
+    move_tensor(tensor, base, prefix, file);
+    if (tensor.refusal.empty()) tensor.refusal = problem;
+  }
 }
 
 }  // namespace bitrift::ckpt

@@ -31,4 +31,8 @@ struct ArrayPlace {
 [[nodiscard]] std::vector<std::uint64_t> dense_strides(const std::vector<std::uint64_t>& shape,
                                                        std::uint64_t element_bytes, bool first_fastest);
 
+/// Takes a block of one file as one of a whole, in which the file begins at byte `base`. prefix: of its
+/// paths; file: its file, if the whole has several. Its chunks are read then, and not altered.
+void move_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file);
+
 }  // namespace bitrift::ckpt

@@ -16,6 +16,7 @@
 #include "ckpt/container/foreign_file.h"
 #include "ckpt/container/hdf5_container.h"
 #include "ckpt/container/keras_container.h"
+#include "ckpt/container/nested_container.h"
 #include "ckpt/container/npz_container.h"
 #include "ckpt/container/old_torch_container.h"
 #include "ckpt/container/safetensors_container.h"
@@ -79,6 +80,8 @@ std::unique_ptr<Container> open_zip(std::unique_ptr<const archive::BoundedFile> 
          "torch.save(torch.export.load(FILE).state_dict, ...)",
          file->name());
   }
+  if (!array && NestedContainer::holds_files(directory))
+    return std::make_unique<NestedContainer>(std::move(file), std::move(directory), std::move(fd));
   if (!array) {
     fail(ErrorCode::unsupported,
          "{}: is a zip archive, but neither of torch.save (it has no data.pkl) nor of numpy.savez (it has no "

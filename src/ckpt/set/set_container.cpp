@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "archive/bounded_file.h"
+#include "ckpt/container/array_block.h"
 #include "ckpt/container/open_container.h"
 #include "ckpt/set/set_values.h"
 #include "core/error.h"
@@ -17,29 +18,6 @@ namespace bitrift::ckpt {
 namespace {
 
 constexpr std::uint64_t most_metadata = std::uint64_t{64} << 20U;
-
-void move_tensor(TensorInfo& tensor, std::uint64_t base, const std::string& prefix, const std::string& file) {
-  tensor.path = prefix + tensor.path;
-  if (!tensor.alias_of.empty()) tensor.alias_of = prefix + tensor.alias_of;
-  if (!tensor.holder.empty()) tensor.holder = prefix + tensor.holder;
-  if (tensor.offset) *tensor.offset += base;
-  if (tensor.shared_end > 0) {
-    tensor.shared_first += base;
-    tensor.shared_end += base;
-  }
-  tensor.file = file;
-}
-
-/// Takes a block of one file as one of the set.
-void move_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file) {
-  block.path = prefix + block.path;
-  block.values = std::make_unique<ShiftedValues>(std::move(block.values), base);
-  const std::string problem = block.values->unalterable();
-  for (TensorInfo& tensor : block.tensors) {
-    move_tensor(tensor, base, prefix, file);
-    if (tensor.refusal.empty()) tensor.refusal = problem;
-  }
-}
 
 /// The one tensor that an archive of torch.distributed.checkpoint holds.
 Block only_block(Container& container, const std::string& where) {

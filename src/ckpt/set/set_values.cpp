@@ -7,39 +7,6 @@
 #include "core/error.h"
 
 namespace bitrift::ckpt {
-namespace {
-
-constexpr const char* packed_in_set = "it is compressed; alter its file by itself";
-
-[[noreturn]] void no_chunks() {
-  fail(ErrorCode::internal, "compressed values of a set of files are not altered");
-}
-
-}  // namespace
-
-ShiftedValues::ShiftedValues(std::unique_ptr<Values> inner, std::uint64_t base)
-    : inner_(std::move(inner)), base_(base) {}
-
-std::string ShiftedValues::unalterable() const {
-  std::string reason = inner_->unalterable();
-  return reason.empty() && inner_->chunk_bytes() > 0 ? packed_in_set : reason;
-}
-
-Values::Spot ShiftedValues::locate(std::uint64_t byte) const {
-  Spot spot = inner_->locate(byte);
-  if (spot.chunk) no_chunks();
-  spot.at += base_;
-  return spot;
-}
-
-std::vector<std::uint8_t> UnchunkedValues::decode(const h5map::Chunk&) const { no_chunks(); }
-EncodedChunk UnchunkedValues::recode(const h5map::Chunk&, const h5map::ValueChange&) const { no_chunks(); }
-
-std::vector<Values::StoredRun> ShiftedValues::stored_runs() const {
-  std::vector<StoredRun> runs = inner_->stored_runs();
-  for (StoredRun& run : runs) run.offset += base_;
-  return runs;
-}
 
 PiecedValues::PiecedValues(std::vector<std::uint64_t> shape, std::uint64_t element_bytes,
                            std::vector<ValuePiece> pieces, std::string where)

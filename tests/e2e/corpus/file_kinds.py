@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import collections
+import io
 import json
 import os
 import pathlib
 import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,6 +181,28 @@ OLD: list[tuple[str, Callable[[], object], str]] = [
     ),
 ]
 
+
+def zipped(path: Path, method: int = zipfile.ZIP_STORED) -> None:
+    """Files of torch.save in a zip archive, as Stable-Baselines3 saves them."""
+    state = training(torch.optim.Adam)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("data", json.dumps({"policy_class": "MlpPolicy"}))
+        for name, key in (("policy.pth", "model"), ("policy.optimizer.pth", "optimizer"), ("more/policy.pth", "model")):
+            held = io.BytesIO()
+            torch.save(state[key], held)
+            archive.writestr(name, held.getvalue())
+
+
+def read_zipped(path: Path) -> Arrays:
+    found: Arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        for name in archive.namelist():
+            if name.endswith(".pth"):
+                found |= flat(torch.load(io.BytesIO(archive.read(name))), name.removesuffix(".pth"))
+    return found
+
+
 TORCH: dict[str, Kind] = {
     "state_dict": Kind(of(lambda: network().state_dict()), read_torch),
     "dict of a training": Kind(of(lambda: training(torch.optim.Adam)), read_torch),
@@ -255,6 +279,7 @@ TORCH: dict[str, Kind] = {
     "pickle protocol 4": Kind(of(lambda: training(torch.optim.Adam), pickle_protocol=4), read_torch),
     "pickle protocol 5": Kind(of(lambda: training(torch.optim.Adam), pickle_protocol=5), read_torch),
     "without sums": Kind(without_sums, read_torch),
+    "in a zip archive": Kind(zipped, read_zipped, "c.zip"),
     "TorchScript": Kind(scripted, lambda path: flat(torch.jit.load(path)), unread=True),
     **{
         f"before PyTorch 1.6, {name}": Kind(of(make, _use_new_zipfile_serialization=False), read_torch, target=target)
@@ -482,6 +507,9 @@ REFUSED: dict[str, Kind] = {
     ),
     "web page": Kind(text("<!DOCTYPE html><html></html>"), refused="is a web page"),
     "JSON": Kind(text('{"a": 1}'), name="c.json", refused="JSON"),
+    "in a compressed zip archive": Kind(
+        lambda path: zipped(path, zipfile.ZIP_DEFLATED), name="c.zip", refused="policy.pth: is compressed; unpack it"
+    ),
     "gzip": Kind(text(b"\x1f\x8b\x08" + bytes(40)), name="c.h5.gz", refused="is a compressed file; unpack it first"),
     "NetCDF-3": Kind(text(b"CDF\1" + bytes(40)), name="c.nc", refused="NetCDF"),
     "empty file": Kind(text(b""), refused="empty"),

@@ -110,6 +110,10 @@ HOSTILE = {
     "old torch.save, no storage": (old_saved(STATE, keys=[]), "which the file does not hold"),
     "old torch.save, another storage": (old_saved(STATE, keys=["x"]), "holds a storage x that no object uses"),
     "other zip": (zipped({"readme": b"hello"}), "neither of torch.save (it has no data.pkl) nor of numpy.savez"),
+    "zip of another zip": (zipped({"policy.pth": zipped({"a": b"x"})}), "policy.pth: is not a file that torch.save"),
+    "zip of an old file": (zipped({"policy.pth": OLD}), "unpack the archive (`unzip`), and name a file"),
+    "zip of a damaged file": (zipped({"policy.pth": saved(STATE)[:-30]}), "policy.pth: "),
+    "zip of itself": (zipped({"a.pt": zipped({"b.pt": saved(STATE)})}), "a.pt: is not a file that torch.save"),
     "exported program": (
         zipped({"p/archive_format": b"pt2", "p/data/weights/weight_0": b"1234"}),
         "torch.export saved",
