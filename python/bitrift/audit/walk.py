@@ -65,9 +65,10 @@ def walk(functions: Iterable[Callable[..., Any]], folder: Path, state: Any = Non
     """
     found = Found()
     seen: set[int] = set()
+    modules: set[int] = set()
     queue: collections.deque[tuple[int, Place]] = collections.deque()
     for function in functions:
-        queue.extend((0, place) for place in _of_function("", function))
+        queue.extend((0, place) for place in _of_function("", function, modules))
     names = state if isinstance(state, dict) else {"state": state}
     queue.extend((0, Place(str(name), one, None)) for name, one in names.items())
     while queue and len(seen) < MOST_OBJECTS:
@@ -80,7 +81,7 @@ def walk(functions: Iterable[Callable[..., Any]], folder: Path, state: Any = Non
             continue
         seen.add(id(value))
         if not _record(found, place) and depth < MOST_DEPTH:
-            queue.extend((depth + 1, one) for one in _inside(place, folder))
+            queue.extend((depth + 1, one) for one in _inside(place, folder, modules))
     _add_unnamed(found)
     _drop_parts(found)
     return found
@@ -118,13 +119,13 @@ def _record(found: Found, place: Place) -> bool:
     return False
 
 
-def _inside(place: Place, folder: Path) -> Iterator[Place]:
+def _inside(place: Place, folder: Path, modules: set[int]) -> Iterator[Place]:
     name, value = place.name, place.value
     if isinstance(value, types.ModuleType):
         if _is_of(value, folder):
             yield from _variables(name, vars(value))
     elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
-        yield from _of_function(name, value)
+        yield from _of_function(name, value, modules)
     elif isinstance(value, torch.nn.Module):
         for path, part in value.named_modules():
             prefix = f"{name}.{path}" if path else name
@@ -146,8 +147,11 @@ def _inside(place: Place, folder: Path) -> Iterator[Place]:
         yield from _attributes(name, value, vars(value))
 
 
-def _of_function(name: str, function: Any) -> Iterator[Place]:
-    """The object of a method, the variables that a function closes over, and those of its module."""
+def _of_function(name: str, function: Any, modules: set[int]) -> Iterator[Place]:
+    """The object of a method, the variables that a function closes over, and those of its module.
+
+    modules: those whose variables were named before, by the id of their variables: a library has a thousand functions.
+    """
     while isinstance(function, functools.partial):
         for index, one in enumerate((*function.args, *function.keywords.values())):
             yield Place(f"{name or function.func.__name__}[{index}]", one, None)
@@ -157,7 +161,9 @@ def _of_function(name: str, function: Any) -> Iterator[Place]:
         function = function.__func__
     if not isinstance(function, types.FunctionType) or function.__module__.partition(".")[0] in _NOT_WALKED:
         return
-    yield from _variables("", function.__globals__)
+    if id(function.__globals__) not in modules:
+        modules.add(id(function.__globals__))
+        yield from _variables("", function.__globals__)
     for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield Place(key, cell.cell_contents, functools.partial(setattr, cell, "cell_contents"))
