@@ -106,7 +106,7 @@ def mesh_plot(arguments: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses a command line and runs it. Exit code 2: usage or input error."""
-    parser = argparse.ArgumentParser(prog="python -m bitrift", description=__doc__)
+    parser = command_line.Parser(prog="python -m bitrift", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     convert = commands.add_parser(
         "convert-config",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from bitrift.audit_spec import ArmScript, scripts_of_spec
+from bitrift.command_line import Parser
 from bitrift.errors import BadInput, Error
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Exit codes: 0 the resume equals the uninterrupted training, 1 it differs, 2 no a
 repeat, usage or input error."""
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
     """Adds `audit` to the commands of `python -m bitrift`."""
     audit = commands.add_parser(
         "audit",
@@ -84,7 +85,7 @@ Exit codes: 0 a whole checkpoint is always left, and it is the state of one step
 failed, usage or input error."""
 
 
-def _add_save(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_save(kinds: argparse._SubParsersAction[Parser]) -> None:
     save = kinds.add_parser(
         "save",
         usage="%(prog)s [options] SCRIPT[:FUNCTION] [-- ARGUMENT ...]",

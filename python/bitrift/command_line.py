@@ -1,8 +1,20 @@
-"""Command lines that end with the arguments of a script."""
+"""Command lines with commands, and with the arguments of a script at their end."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from typing import Any
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports what a command does not take with that command's usage, not with that of the whole program."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:

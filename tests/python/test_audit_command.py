@@ -142,6 +142,12 @@ def test_what_cannot_be_audited_ends_with_2_and_one_line(
     assert "Traceback" not in done.stderr
 
 
+def test_an_unknown_option_is_reported_with_the_usage_of_the_command() -> None:
+    done = audit("train.py", "--checkpoint", "c.pt")
+    assert done.returncode == 2 and done.stderr.startswith("usage: python -m bitrift audit resume [options] SCRIPT")
+    assert done.stderr.endswith("python -m bitrift audit resume: error: unrecognized arguments: --checkpoint c.pt\n")
+
+
 def test_a_training_that_does_not_repeat_is_no_basis(tmp_path: Path) -> None:
     path = script(tmp_path / "train.py", seed="torch.manual_seed(__import__('time').time_ns() % 2**31)")
     done = audit(path)
