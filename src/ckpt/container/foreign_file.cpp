@@ -27,8 +27,9 @@ struct ForeignKind {
   bool any_case = false;
 };
 
+constexpr std::string_view ggml_file = "a ggml file; bitrift reads the checkpoint that it was made from";
 constexpr std::string_view compressed_file = "a compressed file; unpack it first";
-constexpr std::array<ForeignKind, 17> foreign_kinds = {{
+constexpr std::array<ForeignKind, 21> foreign_kinds = {{
     {"GGUF"sv, "a GGUF file; bitrift reads the safetensors or PyTorch file that it was made from"sv},
     {"\x93NUMPY"sv, "an .npy file of one array; save it by numpy.savez, which names arrays"sv},
     {"version https://git-lfs.github.com/"sv,
@@ -49,6 +50,11 @@ constexpr std::array<ForeignKind, 17> foreign_kinds = {{
     {"\x80\x04"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
     {"\x80\x05"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
     {"\x0e\x03\x13\x01"sv, "an HDF4 file; convert it to HDF5 by `h4toh5`"sv},
+    {"MATLAB 5.0 MAT-file"sv,
+     "a MATLAB file of before version 7.3; save it with '-v7.3', which writes HDF5"sv},
+    {"lmgg"sv, ggml_file},
+    {"fmgg"sv, ggml_file},
+    {"tjgg"sv, ggml_file},
 }};
 
 std::string beginning_of(const std::filesystem::path& path) {
@@ -72,6 +78,28 @@ bool looks_like_onnx(std::string_view first) {
                      [](unsigned char c) { return std::isprint(c) != 0; });
 }
 
+/// What the four bytes after the first four say: a FlatBuffers file's kind.
+std::string_view model_of_flatbuffers(std::string_view first) {
+  if (first.size() < 8) return {};
+  const std::string_view kind = first.substr(4, 4);
+  if (kind == "TFL3") return "a model of TensorFlow Lite";
+  return kind == "ET12" || kind == "ET13" ? "a program of ExecuTorch" : "";
+}
+
+/// A checkpoint of TensorFlow is an index, a table of LevelDB with this number at its end, and files of
+/// values.
+bool is_of_tensorflow(const std::filesystem::path& path) {
+  if (path.filename().string().find(".data-00000-of-") != std::string::npos) return true;
+  constexpr std::string_view number = "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
+  std::array<char, number.size()> last{};
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return false;
+  const off_t size = ::lseek(fd.get(), 0, SEEK_END);
+  const auto count = static_cast<off_t>(last.size());
+  return size >= count && ::pread(fd.get(), last.data(), last.size(), size - count) == count &&
+         std::string_view(last.data(), last.size()) == number;
+}
+
 /// A map with text as its first key, as flax.serialization.to_bytes() writes it.
 bool looks_like_msgpack(std::string_view first) {
   if (first.size() < 3) return false;
@@ -88,6 +116,8 @@ bool looks_like_msgpack(std::string_view first) {
 std::string json_kind(std::string_view first) {
   const std::size_t at = first.find_first_not_of(" \t\r\n");
   if (at == std::string_view::npos || (first[at] != '{' && first[at] != '[')) return "";
+  if (first.find("\n\x93NUMPY") != std::string_view::npos)
+    return "a file of Equinox; load it, and save its arrays by numpy.savez or safetensors";
   const bool index = first.find("\"weight_map\"") != std::string_view::npos ||
                      (first.find("\"metadata\"") != std::string_view::npos &&
                       first.find("\"total_size\"") != std::string_view::npos);
@@ -119,6 +149,8 @@ std::vector<std::string> checkpoints_in(const std::filesystem::path& folder, boo
   return names;
 }
 
+constexpr std::string_view tensorflow_checkpoint =
+    "a checkpoint of TensorFlow; load it, and save its weights by save_weights(\"NAME.weights.h5\") of Keras";
 constexpr std::string_view by_arrays = "restore it, and save its arrays by numpy.savez or safetensors";
 /// Folders that other libraries write, by a file in them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> foreign_folders = {{
@@ -133,6 +165,10 @@ std::string folder_kind(const std::filesystem::path& folder) {
   std::error_code none;
   for (const auto& [name, kind] : foreign_folders) {
     if (std::filesystem::exists(folder / name, none)) return fmt::format("{}; {}", kind, by_arrays);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".index" && is_of_tensorflow(entry.path()))
+      return std::string(tensorflow_checkpoint);
   }
   if (const auto names = checkpoints_in(folder, false); !names.empty())
     return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));
@@ -152,6 +188,9 @@ std::string what_else_it_is(const std::filesystem::path& path) {
     if ((kind.any_case ? small : first).starts_with(kind.begins)) return std::string(kind.text);
   }
   if (first.size() > 262 && first.substr(257, 5) == "ustar") return "a tar archive; unpack it first";
+  if (const std::string_view model = model_of_flatbuffers(first); !model.empty())
+    return fmt::format("{}; bitrift reads the checkpoint that it was made from", model);
+  if (is_of_tensorflow(path)) return std::string(tensorflow_checkpoint);
   if (looks_like_onnx(first)) return "an ONNX model; bitrift reads the checkpoint that it was made from";
   if (looks_like_msgpack(first)) return fmt::format("a msgpack file, as Flax writes it; {}", by_arrays);
   return json_kind(first);

@@ -136,8 +136,18 @@ std::unique_ptr<Container> open_container(const std::filesystem::path& path) {
     case Wrapping::hdf5:
       break;
   }
-  if (const std::string kind = what_else_it_is(path); !kind.empty() && !has_hdf5(path))
-    fail(ErrorCode::bad_file, "{}: is {}", path.string(), kind);
+  if (!has_hdf5(path)) {
+    if (const std::string kind = what_else_it_is(path); !kind.empty())
+      fail(ErrorCode::bad_file, "{}: is {}", path.string(), kind);
+    std::error_code none;
+    const std::uintmax_t size = std::filesystem::is_regular_file(path, none) ? file_size(path, none) : 0;
+    if (size > 0 && !none) {
+      fail(ErrorCode::bad_file,
+           "{}: is not an HDF5 file (no HDF5 signature in its {} bytes), nor safetensors, npz, or a file of "
+           "torch.save",
+           path.string(), size);
+    }
+  }
   h5map::File file(path);
   return std::make_unique<Hdf5Container>(std::move(file), open_shared(path));
 }

@@ -349,6 +349,22 @@ def test_files_of_other_kinds_are_named_as_what_they_are(name: str, tmp_path: Pa
 def test_arrays_archives_and_folders_are_named_as_what_they_are(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(3))
     assert "numpy.savez" in refused("ls", tmp_path / "a.npy", says="is an .npy file of one array")
+    for content, kind in {
+        b"MATLAB 5.0 MAT-file, Platform: GLNXA64": "save it with '-v7.3', which writes HDF5",
+        b"lmgg" + bytes(60): "is a ggml file",
+        b"\x1c\0\0\0TFL3" + bytes(60): "is a model of TensorFlow Lite",
+        b"\x1c\0\0\0ET12" + bytes(60): "is a program of ExecuTorch",
+        bytes(60)
+        + bytes.fromhex("57fb808b247547db"): "is a checkpoint of TensorFlow; load it, and save its weights by",
+        b'{"depth": 2}\n' + (tmp_path / "a.npy").read_bytes(): "is a file of Equinox",
+        b"something else": "(no HDF5 signature in its 14 bytes), nor safetensors, npz, or a file of torch.save",
+    }.items():
+        (tmp_path / "m.index").write_bytes(content)
+        refused("ls", tmp_path / "m.index", says=kind)
+        if "TensorFlow;" in kind:
+            refused("ls", tmp_path, says=f"{tmp_path.name}: {kind}")
+    (tmp_path / "m.index").rename(tmp_path / "m.data-00000-of-00002")
+    refused("ls", tmp_path / "m.data-00000-of-00002", says="is a checkpoint of TensorFlow")
     with tarfile.open(tmp_path / "model.tar", "w") as archive:
         archive.add(tmp_path / "a.npy", "a.npy")
     refused("ls", tmp_path / "model.tar", says="is a tar archive; unpack it first")
