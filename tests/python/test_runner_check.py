@@ -194,6 +194,35 @@ def test_a_state_may_hold_models_their_tensors_or_copies(check: Checked, state: 
     assert code == 0, printed
 
 
+AVERAGE = """
+class Average:
+    def __init__(self):
+        self.kept = [one.detach().clone() for one in model.parameters()]
+    def state_dict(self):
+        return {"decay": 0.9, "kept": self.kept}
+    def update(self):
+        for kept, one in zip(self.kept, model.parameters()):
+            kept.lerp_(one.detach(), 0.1)
+average = Average()
+def load(path):
+    bitrift.torch.load_into(path, model, optimizer)
+    for kept, one in zip(average.kept, model.parameters()):
+        kept.copy_(one.detach())
+"""
+
+
+@pytest.mark.parametrize("kept", ["average", "average.kept"])
+def test_an_average_of_the_weights_is_evaluated(check: Checked, kept: str) -> None:
+    """It is not a module, and counts nevertheless as what the metrics depend on."""
+    old = "load=lambda path: bitrift.torch.load_into(path, model, optimizer)"
+    script = with_state(f"[model, optimizer, {kept}]").replace(old, "load=load")
+    script = script.replace("count = 0\n", AVERAGE, 1).replace(STEP, f"{STEP}        average.update()\n")
+    names = "dict(zip([name for name, _ in model.named_parameters()], average.kept))"
+    script = script.replace("logits = used(x)", f"logits = torch.func.functional_call(model, {names}, (x,))")
+    code, printed = check(script)
+    assert code == 0, printed
+
+
 def test_a_state_of_tensors_is_that_of_the_model_that_is_evaluated(check: Checked) -> None:
     script = with_state("model.state_dict()").replace("used = model", "used = copy.deepcopy(model)")
     code, printed = check(script)

@@ -21,7 +21,7 @@ from bitrift.audit.process import digest_of
 from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line
 from bitrift.runner.serving import Request, Script, Trainer, returned_epoch, test_metrics
-from bitrift.runner.state import models_in
+from bitrift.runner.state import weights_in
 
 MUCH_OUTPUT = 1 << 18
 """Bytes that a run may print; a campaign keeps the last 16 MiB of a worker's output."""
@@ -175,9 +175,8 @@ class Check:
         """
         base = _numbers(self._script.evaluate(), self._script.better)
         with torch.no_grad():
-            for module in models_in(self._script.state()):
-                for parameter in module.parameters():
-                    parameter.zero_()
+            for weight in weights_in(self._script.state()):
+                weight.zero_()
         broken = _numbers(self._script.evaluate(), self._script.better)
         none = (0.0, 0.0)
         loss = (base["test_loss"], broken["test_loss"]) if "test_loss" in base and "test_loss" in broken else none

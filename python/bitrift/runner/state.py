@@ -93,6 +93,20 @@ def models_in(state: Any) -> list[torch.nn.Module]:
     return [model for model in models if any(one.data_ptr() in memory for one in _parts_of(model))] or models
 
 
+def weights_in(state: Any) -> Iterator[torch.Tensor]:
+    """The numbers that an evaluation of this state can depend on: the parameters of models_in(), and what it holds
+    beside modules and optimizers, such as an average of the weights, alone or in an object with a state_dict().
+    """
+    for module in models_in(state):
+        yield from module.parameters()
+    optimizing = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+    for one in _objects(state):
+        if isinstance(one, optimizing):
+            continue
+        held = one.state_dict() if callable(getattr(one, "state_dict", None)) else one
+        yield from (part for part in _objects(held) if isinstance(part, torch.Tensor) and part.is_floating_point())
+
+
 def _parts_of(model: torch.nn.Module) -> Iterator[torch.Tensor]:
     for parameter in model.parameters():
         yield from (part for part in tensors.plain(parameter) if part.numel())
