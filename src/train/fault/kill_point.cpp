@@ -38,7 +38,9 @@ void KillPoint::spend(const std::vector<int>& seats, std::int64_t reached) {
   };
   const bool ahead = !kills(0, reached + 1) && kills(reached + 2, reached + 2);
   std::erase_if(faults_, [&](const record::ProcessFault& fault) {
-    return is_of(fault) && fault.step <= reached + (ahead ? 2 : 1);
+    const bool struck = is_of(fault) && fault.step <= reached + (ahead ? 2 : 1);
+    if (struck && !fault.slowness) recovered_ = std::max(recovered_, fault.step);
+    return struck;
   });
   look();
 }
@@ -69,14 +71,23 @@ void KillPoint::end_slowness() {
 
 void KillPoint::at_step(std::int64_t step) {
   step_ = step;
+  recovered_ = 0;
   if (slow_ && step > slow_->last()) end_slowness();
   look();
 }
 
+bool KillPoint::is_late(const record::ProcessFault& fault) const {
+  return fault.phase == TrainingPhase::recovery && fault.step > step_ && fault.step == recovered_;
+}
+
+bool KillPoint::is_now(const record::ProcessFault& fault) const {
+  return (fault.step == step_ || is_late(fault)) &&
+         std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
+}
+
 void KillPoint::look() {
-  near_ = std::any_of(faults_.begin(), faults_.end(), [&](const record::ProcessFault& fault) {
-    return fault.step == step_ && std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
-  });
+  near_ = std::any_of(faults_.begin(), faults_.end(),
+                      [&](const record::ProcessFault& fault) { return is_now(fault); });
 }
 
 void KillPoint::reach(record::RecoveryPoint point) {
@@ -95,10 +106,9 @@ void KillPoint::reach(record::LeavePoint point, bool recovers) {
 
 void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t count) {
   for (const record::ProcessFault& fault : faults_) {
-    const bool here = fault.step == step_ && fault.phase == phase &&
-                      (fault.point == point || (point + 1 == count && fault.point > point)) &&
-                      std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
-    if (!here) continue;
+    const bool here = fault.point == point || (point + 1 == count && fault.point > point) ||
+                      (is_late(fault) && fault.point < point);
+    if (fault.phase != phase || !here || !is_now(fault)) continue;
     if (fault.slowness) {
       end_slowness();
       slow_.emplace(fault.slowness->factor, fault.step + fault.slowness->steps - 1);

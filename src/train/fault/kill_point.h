@@ -21,7 +21,8 @@ class KillPoint {
   void arm(std::vector<record::ProcessFault> faults, std::filesystem::path note);
   void work_as(std::vector<int> ranks);
   /// Forgets the faults that have struck a process that died. seats: the ranks, as the run began, whose work
-  /// it did; reached: the steps that the furthest survivor had completed.
+  /// it did; reached: the steps that the furthest survivor had completed. Faults in the recovery from that
+  /// step strike from now on, also on a rank that was in an earlier one when it noticed.
   void spend(const std::vector<int>& seats, std::int64_t reached);
   void disarm();
   [[nodiscard]] const std::vector<record::ProcessFault>& faults() const noexcept { return faults_; }
@@ -46,6 +47,9 @@ class KillPoint {
     return regular ? mpi::Place::step : mpi::Place::elsewhere;
   }
   void strike(record::TrainingPhase phase, std::int64_t point, std::int64_t count);
+  /// Whether a fault is in this step, or in the recovery from a later one that another rank had reached.
+  [[nodiscard]] bool is_now(const record::ProcessFault& fault) const;
+  [[nodiscard]] bool is_late(const record::ProcessFault& fault) const;
   void look();
 
   /// A rank that takes longer: it sleeps at each point for as long as the time since the last one demands,
@@ -70,7 +74,8 @@ class KillPoint {
   std::vector<int> ranks_;
   std::filesystem::path note_;
   std::int64_t step_ = 0;
-  bool near_ = false;  // some fault of these ranks is in this step
+  std::int64_t recovered_ = 0;  // step of the last fault that struck another rank; 0: no recovery yet
+  bool near_ = false;           // some fault of these ranks is in this step
   std::optional<Slowed> slow_;
 };
 

@@ -211,8 +211,9 @@ def test_one_rank_after_the_other(bases: Bases, tmp_path: Path) -> None:
     assert all(victim in one["failed"] for victim, one in zip((0, 3, 1), recoveries, strict=True))
 
 
-def test_a_rank_is_one_step_ahead_when_it_fails(bases: Bases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it sent last is lost, so no survivor has completed the step; its fault must not strike them, too."""
+@pytest.fixture
+def last_message_lost(bases: Bases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 3 completes step 4; the others lack its last message, and learn that it has failed."""
     library = Path(os.environ["BITRIFT_RESIDENT_TOOLS"]) / "liblast_message_lost.so"
     assert library.is_file()
     bases.golden("sgd", "data")
@@ -220,8 +221,23 @@ def test_a_rank_is_one_step_ahead_when_it_fails(bases: Bases, tmp_path: Path, mo
     monkeypatch.setenv("LD_PRELOAD", str(library))
     monkeypatch.setenv("BITRIFT_TEST_VICTIM", "3")
     monkeypatch.setenv("BITRIFT_TEST_EXCHANGE", "12")  # that of step 4
+
+
+@pytest.mark.usefixtures("last_message_lost")
+def test_a_rank_is_one_step_ahead_when_it_fails(bases: Bases, tmp_path: Path) -> None:
+    """The fault must not strike the rank that continues its work, too."""
     (one,) = recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *kills("3@5:forward"))
     assert (one["failed"], one["step"], one["ranks_after"]) == ([3], 3, 3)
+
+
+@pytest.mark.usefixtures("last_message_lost")
+@pytest.mark.parametrize("point", [0, 2])
+def test_a_rank_fails_in_the_recovery_from_a_step_that_it_has_not_reached(
+    bases: Bases, tmp_path: Path, point: int
+) -> None:
+    faults = kills("3@5:forward", f"1@5:recovery.{point}")
+    recoveries = recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *faults)
+    assert sorted(rank for one in recoveries for rank in one["failed"]) == [1, 3]
 
 
 def test_one_of_two_that_replaced_two_fails(bases: Bases, tmp_path: Path) -> None:

@@ -83,6 +83,30 @@ TEST(KillPoint, ForgetsAFaultThatStruckARankAheadOfTheSurvivors) {
   EXPECT_EQ(left({}, 2), (Rest{204, 104}));
 }
 
+// Rank 1 is in step 3 when it notices that rank 2 has failed in step 4, and its own fault is in that
+// recovery.
+TEST(KillPointDeathTest, StrikesInTheRecoveryFromAStepThatItHasNotReached) {
+  const ProcessFault other{2, 4, TrainingPhase::forward, 0, FailureMode::kill};
+  const ProcessFault fault{1, 4, TrainingPhase::recovery, 0, FailureMode::exit};
+  KillPoint point;
+  const auto notice = [&](const ProcessFault& mine) {
+    point.arm({other, mine}, {});
+    point.work_as({1});
+    point.at_step(3);
+    point.reach(record::RecoveryPoint::noticed);
+    point.spend({2}, 2);
+  };
+  notice(fault);
+  EXPECT_EXIT(point.reach(record::RecoveryPoint::state), testing::ExitedWithCode(0), "");
+  notice({1, 5, TrainingPhase::recovery, 0, FailureMode::exit});  // in another one
+  point.reach(record::RecoveryPoint::state);
+  notice({1, 4, TrainingPhase::forward, 0, FailureMode::exit});  // in the step itself
+  point.reach(record::RecoveryPoint::state);
+  notice(fault);
+  point.at_step(4);  // the recovery is over
+  point.reach(TrainingPhase::forward, 0, 1);
+}
+
 // What it calculates takes three times as long; what it waits for others does not.
 TEST(KillPoint, SlowsItsRankDownToTheEndOfTheLastStep) {
   constexpr std::chrono::milliseconds work{20};
