@@ -51,7 +51,7 @@ constexpr std::array<ForeignKind, 21> foreign_kinds = {{
     {"\x80\x05"sv, "a pickle of Python; load it, and save its tensors by torch.save"sv},
     {"\x0e\x03\x13\x01"sv, "an HDF4 file; convert it to HDF5 by `h4toh5`"sv},
     {"MATLAB 5.0 MAT-file"sv,
-     "a MATLAB file of before version 7.3; save it with '-v7.3', which writes HDF5"sv},
+     "a MATLAB file from before version 7.3; save it with '-v7.3', which writes HDF5"sv},
     {"lmgg"sv, ggml_file},
     {"fmgg"sv, ggml_file},
     {"tjgg"sv, ggml_file},

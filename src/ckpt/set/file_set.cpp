@@ -153,7 +153,7 @@ void add_models(FileSet& set) {
   }
 }
 
-/// The folders that the parts of a pipeline are in.
+/// The folders that the parts of a pipeline are in. Other names, such as paths, are ignored.
 std::vector<std::string> folders_of_pipeline(const std::filesystem::path& index) {
   const json document = parse_json(index);
   std::vector<std::string> names;
@@ -167,7 +167,9 @@ std::vector<std::string> folders_of_pipeline(const std::filesystem::path& index)
         names.push_back(part["path"].get<std::string>());
     }
   }
-  std::erase_if(names, [](const std::string& name) { return name.empty() || !stays_in_folder(name); });
+  std::erase_if(names, [](const std::string& name) {
+    return name.empty() || name == "." || name.find('/') != std::string::npos || !stays_in_folder(name);
+  });
   return names;
 }
 
@@ -193,8 +195,7 @@ void add_folders(FileSet& set) {
   const bool trained =
       std::ranges::any_of(optimizers, [&](std::string_view name) { return has_file(set.folder, name); });
   if (names.empty() && set.files.empty() && trained) names = folders_in(set.folder);
-  std::ranges::sort(names);
-  for (const std::string& name : names) {
+  for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
     FileSet part{.folder = set.folder / name, .index = index_in(set.folder / name)};
     add_models(part);
     for (const SetFile& file : part.files)

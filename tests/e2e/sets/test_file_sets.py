@@ -245,7 +245,17 @@ def test_parts_of_a_pipeline(tmp_path: Path) -> None:
     files = lambda: {one["file"] for one in json.loads(done("ls", folder, "--json"))["tensors"]}  # noqa: E731
     alone = {"model.safetensors", "optimizer.pt"}
     assert files() == alone
-    names = ["", "2_Dense", "3_Normalize", "../outside", str(tmp_path / "outside"), "nul\0"]
+    names = [
+        "",
+        ".",
+        "2_Dense",
+        "./2_Dense",
+        "2_Dense",
+        "3_Normalize",
+        "../outside",
+        str(tmp_path / "outside"),
+        "nul\0",
+    ]
     (folder / "modules.json").write_text(json.dumps([{"path": name} for name in names] + [3, {"path": 3}]))
     assert files() == alone | {"2_Dense/model.safetensors"}
     for text in ('{"2_Dense": ["a", "b"], "_version": "1", "../outside": ["a", "b"], "": []}', "[", "3"):
