@@ -61,6 +61,14 @@ void ZipRewrite::change(std::uint64_t offset, std::span<const std::uint8_t> diff
   contents.crc32 = crc32_xor(contents.crc32, difference, behind);
 }
 
+void ZipRewrite::change(std::uint64_t offset, std::span<const std::uint8_t> before,
+                        std::span<const std::uint8_t> after) {
+  difference_.resize(before.size());
+  std::ranges::transform(before, after, difference_.begin(),
+                         [](std::uint8_t a, std::uint8_t b) { return static_cast<std::uint8_t>(a ^ b); });
+  change(offset, difference_);
+}
+
 void ZipRewrite::replace(std::uint64_t data, std::vector<std::uint8_t> stored, std::uint32_t crc) {
   const std::size_t i = member_at(data);
   if (i == directory_.members().size() || !directory_.members()[i].deflated) {

@@ -23,6 +23,9 @@ class ZipRewrite {
   /// Alters bytes of a stored member; `difference` is old XOR new. `offset` is the place of the first of them
   /// in the file; if no stored member has it, nothing else changes.
   void change(std::uint64_t offset, std::span<const std::uint8_t> difference);
+  /// The same from the old and the new bytes, which are equally many.
+  void change(std::uint64_t offset, std::span<const std::uint8_t> before,
+              std::span<const std::uint8_t> after);
   /// Gives a deflated member, whose data begins at `data`, new stored bytes and the CRC-32 of their content.
   void replace(std::uint64_t data, std::vector<std::uint8_t> stored, std::uint32_t crc32);
 
@@ -50,8 +53,9 @@ class ZipRewrite {
   const ZipDirectory& directory_;
   std::map<std::size_t, NewContents> members_;
   std::map<std::uint64_t, std::vector<std::uint8_t>> changes_;
-  std::optional<bool> without_crc32_;  ///< no member has one; found out when it is needed
-  std::vector<std::uint8_t> moved_;    ///< the bytes that replace the central directory
+  std::optional<bool> without_crc32_;     ///< no member has one; found out when it is needed
+  std::vector<std::uint8_t> difference_;  ///< of the last change
+  std::vector<std::uint8_t> moved_;       ///< the bytes that replace the central directory
 };
 
 }  // namespace bitrift::archive

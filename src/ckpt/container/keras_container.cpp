@@ -32,7 +32,7 @@ class KerasRewriter final : public Rewriter {
   void change(std::uint64_t offset, std::span<const std::uint8_t> before,
               std::span<const std::uint8_t> after) override {
     weights_->change(offset, before, after);
-    follow(offset, before, after);
+    archive_.change(offset, before, after);
   }
   void put(std::uint64_t offset, std::span<const std::uint8_t> bytes, const h5map::Seal& seal) override {
     weights_->put(offset, bytes, seal);
@@ -50,21 +50,13 @@ class KerasRewriter final : public Rewriter {
              "alter it by itself",
              file_.name(), KerasContainer::weights_name);
       }
-      follow(offset, file_.read(offset, bytes.size(), "an altered part"), bytes);
+      archive_.change(offset, file_.read(offset, bytes.size(), "an altered part"), bytes);
     }
     all.merge(archive_.finish());
     return all;
   }
 
  private:
-  void follow(std::uint64_t offset, std::span<const std::uint8_t> before,
-              std::span<const std::uint8_t> after) {
-    std::vector<std::uint8_t> difference(before.size());
-    std::transform(before.begin(), before.end(), after.begin(), difference.begin(),
-                   [](std::uint8_t a, std::uint8_t b) { return static_cast<std::uint8_t>(a ^ b); });
-    archive_.change(offset, difference);
-  }
-
   std::unique_ptr<Rewriter> weights_;
   const archive::BoundedFile& file_;
   archive::ZipRewrite archive_;

@@ -59,7 +59,7 @@ class NestedRewriter final : public Rewriter {
     auto& file = files_[static_cast<std::size_t>(part - container_.parts_.begin())];
     if (!file) file = part->file->rewriter();
     file->change(offset - part->base, before, after);
-    follow(offset, before, after);
+    archive_.change(offset, before, after);
   }
   void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override { absent(); }
   void put_chunk(const Values&, const h5map::Chunk&, EncodedChunk) override { absent(); }
@@ -69,7 +69,7 @@ class NestedRewriter final : public Rewriter {
       if (!files_[i]) continue;
       for (auto& [within, bytes] : files_[i]->finish()) {
         const std::uint64_t offset = container_.parts_[i].base + within;
-        follow(offset, container_.file().read(offset, bytes.size(), "an altered part"), bytes);
+        archive_.change(offset, container_.file().read(offset, bytes.size(), "an altered part"), bytes);
         all.emplace(offset, std::move(bytes));
       }
     }
@@ -80,13 +80,6 @@ class NestedRewriter final : public Rewriter {
  private:
   [[noreturn]] static void absent() {
     fail(ErrorCode::internal, "an archive of archives has neither checksums of chunks nor chunks");
-  }
-  void follow(std::uint64_t offset, std::span<const std::uint8_t> before,
-              std::span<const std::uint8_t> after) {
-    std::vector<std::uint8_t> difference(before.size());
-    std::ranges::transform(before, after, difference.begin(),
-                           [](std::uint8_t a, std::uint8_t b) { return static_cast<std::uint8_t>(a ^ b); });
-    archive_.change(offset, difference);
   }
 
   const NestedContainer& container_;

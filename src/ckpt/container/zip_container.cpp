@@ -16,10 +16,7 @@ class ZipRewriter final : public Rewriter {
 
   void change(std::uint64_t offset, std::span<const std::uint8_t> before,
               std::span<const std::uint8_t> after) override {
-    difference_.resize(before.size());
-    std::transform(before.begin(), before.end(), after.begin(), difference_.begin(),
-                   [](std::uint8_t a, std::uint8_t b) { return static_cast<std::uint8_t>(a ^ b); });
-    rewrite_.change(offset, difference_);
+    rewrite_.change(offset, before, after);
   }
   void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override {
     fail(ErrorCode::internal, "zip archives have no checksum of that kind");
@@ -31,7 +28,6 @@ class ZipRewriter final : public Rewriter {
 
  private:
   archive::ZipRewrite rewrite_;
-  std::vector<std::uint8_t> difference_;
 };
 
 }  // namespace
