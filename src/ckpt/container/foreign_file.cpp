@@ -78,7 +78,7 @@ bool looks_like_onnx(std::string_view first) {
                      [](unsigned char c) { return std::isprint(c) != 0; });
 }
 
-/// What the four bytes after the first four say: a FlatBuffers file's kind.
+/// A file of FlatBuffers has its kind in the four bytes after the first four; "" for all others.
 std::string_view model_of_flatbuffers(std::string_view first) {
   if (first.size() < 8) return {};
   const std::string_view kind = first.substr(4, 4);
@@ -86,10 +86,12 @@ std::string_view model_of_flatbuffers(std::string_view first) {
   return kind == "ET12" || kind == "ET13" ? "a program of ExecuTorch" : "";
 }
 
-/// A checkpoint of TensorFlow is an index, a table of LevelDB with this number at its end, and files of
-/// values.
+/// A checkpoint of TensorFlow is an index, NAME.index, which is a table of LevelDB and ends in that format's
+/// magic number, and files of values, NAME.data-00000-of-00002 and so on.
 bool is_of_tensorflow(const std::filesystem::path& path) {
-  if (path.filename().string().find(".data-00000-of-") != std::string::npos) return true;
+  const std::string name = path.filename().string();
+  const std::size_t data = name.find(".data-");
+  if (data != std::string::npos && name.find("-of-", data) != std::string::npos) return true;
   constexpr std::string_view number = "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
   std::array<char, number.size()> last{};
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -131,22 +133,35 @@ bool has_name_of_checkpoint(const std::string& name) {
   return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// Names of files or, if there are none, of folders that bitrift could read in a folder, at most three.
-std::vector<std::string> checkpoints_in(const std::filesystem::path& folder, bool in_folders) {
+/// The names of the entries of a folder for which `is` holds, at most three.
+template <typename Is>
+std::vector<std::string> names_in(const std::filesystem::path& folder, const Is& is) {
   constexpr std::size_t most = 3;
   std::vector<std::string> names;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_folder = entry.is_directory(none);
-    const bool is = !is_folder ? has_name_of_checkpoint(name)
-                               : in_folders && (std::filesystem::exists(entry.path() / ".metadata", none) ||
-                                                !checkpoints_in(entry.path(), false).empty());
-    if (is && is_folder == in_folders) names.push_back(name);
+    if (is(entry)) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   if (names.size() > most) names.resize(most);
   return names;
+}
+
+/// Files that bitrift could read, by their names.
+std::vector<std::string> checkpoints_in(const std::filesystem::path& folder) {
+  return names_in(folder, [](const std::filesystem::directory_entry& entry) {
+    std::error_code none;
+    return !entry.is_directory(none) && has_name_of_checkpoint(entry.path().filename().string());
+  });
+}
+
+/// Folders with such files.
+std::vector<std::string> folders_of_checkpoints_in(const std::filesystem::path& folder) {
+  return names_in(folder, [](const std::filesystem::directory_entry& entry) {
+    std::error_code none;
+    return entry.is_directory(none) && (std::filesystem::exists(entry.path() / ".metadata", none) ||
+                                        !checkpoints_in(entry.path()).empty());
+  });
 }
 
 constexpr std::string_view tensorflow_checkpoint =
@@ -170,9 +185,9 @@ std::string folder_kind(const std::filesystem::path& folder) {
     if (entry.path().extension() == ".index" && is_of_tensorflow(entry.path()))
       return std::string(tensorflow_checkpoint);
   }
-  if (const auto names = checkpoints_in(folder, false); !names.empty())
+  if (const auto names = checkpoints_in(folder); !names.empty())
     return fmt::format("a folder; name a file in it, such as {}", fmt::join(names, ", "));
-  if (const auto names = checkpoints_in(folder, true); !names.empty())
+  if (const auto names = folders_of_checkpoints_in(folder); !names.empty())
     return fmt::format("a folder; name a folder in it, such as {}", fmt::join(names, ", "));
   return "a folder, and holds no file with the name of a checkpoint";
 }

@@ -242,7 +242,10 @@ def test_parts_of_a_pipeline(tmp_path: Path) -> None:
     save_folder(folder)
     save_folder(tmp_path / "outside")
     save_folder(folder / "2_Dense")
-    files = lambda: {one["file"] for one in json.loads(done("ls", folder, "--json"))["tensors"]}  # noqa: E731
+
+    def files() -> set[str]:
+        return {one["file"] for one in json.loads(done("ls", folder, "--json"))["tensors"]}
+
     alone = {"model.safetensors", "optimizer.pt"}
     assert files() == alone
     names = [
