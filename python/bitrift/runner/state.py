@@ -15,6 +15,8 @@ from bitrift.runner import ranks, tensors
 
 Restore = Callable[[], None]
 
+_KINDS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+
 
 class Snapshot:
     """The state of models, optimizers, schedulers, tensors and arrays, in dicts and lists as deep as you like.
@@ -81,7 +83,7 @@ def _is_finite(values: torch.Tensor) -> bool:
     return bool(torch.isfinite(values.float() if values.element_size() == 1 else values).all())
 
 
-def models_in(state: Any) -> list[torch.nn.Module]:
+def _models_in(state: Any) -> list[torch.nn.Module]:
     """The modules in a state. If it has none, those of this process with parameters that are among its tensors, as
     state_dict() returns them; if it holds copies, all modules of this process.
     """
@@ -94,14 +96,13 @@ def models_in(state: Any) -> list[torch.nn.Module]:
 
 
 def weights_in(state: Any) -> Iterator[torch.Tensor]:
-    """The numbers that an evaluation of this state can depend on: the parameters of models_in(), and what it holds
+    """The numbers that an evaluation of this state can depend on: the parameters of _models_in(), and what it holds
     beside modules and optimizers, such as an average of the weights, alone or in an object with a state_dict().
     """
-    for module in models_in(state):
+    for module in _models_in(state):
         yield from module.parameters()
-    optimizing = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
     for one in _objects(state):
-        if isinstance(one, optimizing):
+        if isinstance(one, _KINDS):
             continue
         held = one.state_dict() if callable(getattr(one, "state_dict", None)) else one
         yield from (part for part in _objects(held) if isinstance(part, torch.Tensor) and part.is_floating_point())
@@ -125,9 +126,8 @@ def _objects(value: Any) -> Iterator[Any]:
 
 def _others(named: list[Any]) -> Iterator[Any]:
     """The modules outside of all others, the optimizers and the schedulers of this process that are not named."""
-    kinds = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
     # By type(), because some objects compute what isinstance() asks for.
-    found = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
+    found = [one for one in gc.get_objects() if issubclass(type(one), _KINDS)]
     modules = [one for one in (*found, *named) if isinstance(one, torch.nn.Module)]
     parts = {id(part) for module in modules for part in module.modules() if part is not module}
     known = parts | {id(one) for one in named}
