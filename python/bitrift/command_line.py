@@ -1,4 +1,4 @@
-"""Command lines with commands, and with the arguments of a script at their end."""
+"""Command lines that have commands, and that may end with the arguments of a script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports what a command does not take with that command's usage, not with that of the whole program."""
+    """Reports unknown arguments with the usage of their command, not with that of the whole program."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         parsed, unknown = super().parse_known_args(args, namespace)

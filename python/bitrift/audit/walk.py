@@ -150,7 +150,7 @@ def _inside(place: Place, folder: Path, modules: set[int]) -> Iterator[Place]:
 def _of_function(name: str, function: Any, modules: set[int]) -> Iterator[Place]:
     """The object of a method, the variables that a function closes over, and those of its module.
 
-    modules: those whose variables were named before, by the id of their variables: a library has a thousand functions.
+    modules: the ids of the variables of modules that were named before, since a library has thousands of functions.
     """
     while isinstance(function, functools.partial):
         for index, one in enumerate((*function.args, *function.keywords.values())):

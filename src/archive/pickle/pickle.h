@@ -44,9 +44,9 @@ struct PickleValue {
                                 ///< value, ...
 };
 
-/// Reads a pickle of the protocols 1 to 5, with a machine for all opcodes except those that need a registry
-/// of extensions or buffers from outside. A call becomes a value of the kind `object`. Values may refer
-/// to each other in cycles.
+/// Reads a pickle of protocol 1 to 5. All opcodes are supported, except those that need a registry of
+/// extensions or buffers from outside the pickle. A call becomes a value of the kind `object`. Values may
+/// refer to each other in cycles.
 class Pickle {
  public:
   /// The bytes must outlive it. `where` names file and pickle in messages. Throws Error(bad_file) for damage,

@@ -12,13 +12,13 @@ namespace bitrift::ckpt {
 
 /// An archive that holds files of torch.save as they are, such as what Stable-Baselines3 saves: policy.pth
 /// and policy.optimizer.pth. A tensor's path begins with the name of its file, without the extension if that
-/// is unique. The CRC-32 of both archives follow when values are altered.
+/// is unique. When values are altered, the CRC-32 is updated in both archives.
 class NestedContainer final : public ZipContainer {
  public:
   /// Whether a member has the name of a file of torch.save.
   [[nodiscard]] static bool holds_files(const archive::ZipDirectory& directory);
-  /// `fd` holds the caller's lock. Throws Error(unsupported) if such a file is compressed, or is none that
-  /// torch.save wrote, Error(bad_file) if it is damaged.
+  /// `fd` holds the caller's lock. Throws Error(unsupported) if such a file is compressed, or was not
+  /// written by torch.save, Error(bad_file) if it is damaged.
   NestedContainer(std::unique_ptr<const archive::BoundedFile> file, archive::ZipDirectory directory,
                   FileDescriptor fd);
 

@@ -47,9 +47,10 @@ class KillPoint {
     return regular ? mpi::Place::step : mpi::Place::elsewhere;
   }
   void strike(record::TrainingPhase phase, std::int64_t point, std::int64_t count);
-  /// Whether a fault is in this step, or in the recovery from a later one that another rank had reached.
-  [[nodiscard]] bool is_now(const record::ProcessFault& fault) const;
+  /// Whether a fault is in this recovery, which is from a step that this rank had not reached yet.
   [[nodiscard]] bool is_late(const record::ProcessFault& fault) const;
+  /// Whether a fault of these ranks is in this step, or is_late().
+  [[nodiscard]] bool is_now(const record::ProcessFault& fault) const;
   void look();
 
   /// A rank that takes longer: it sleeps at each point for as long as the time since the last one demands,
