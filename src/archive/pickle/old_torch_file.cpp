@@ -35,13 +35,16 @@ class PickleSequence {
 };
 
 std::vector<std::string> keys_in(const Pickle& pickle, const std::string& name) {
+  const auto refuse = [&] {
+    fail(ErrorCode::bad_file, "{}: the keys of its storages are not a list of different names", name);
+  };
   const PickleValue& list = pickle[pickle.root()];
+  if (list.kind != PickleKind::list) refuse();  // not every item of an object is a value
   std::vector<std::string> keys;
   std::set<std::string_view> met;
   for (const PickleId id : list.items) {
     const PickleValue& key = pickle[id];
-    if (list.kind != PickleKind::list || key.kind != PickleKind::text || !met.insert(key.text).second)
-      fail(ErrorCode::bad_file, "{}: the keys of its storages are not a list of different names", name);
+    if (key.kind != PickleKind::text || !met.insert(key.text).second) refuse();
     keys.emplace_back(key.text);
   }
   return keys;

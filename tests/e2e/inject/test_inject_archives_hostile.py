@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import io
 import os
 import pickle
@@ -10,7 +11,7 @@ import resource
 import struct
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import archive_files as archives
@@ -54,7 +55,7 @@ def saved(content: object) -> bytes:
     return held.getvalue()
 
 
-def old_saved(content: object, keys: list[str] | None = None) -> bytes:
+def old_saved(content: object, keys: Sequence[str] | None = None) -> bytes:
     """As before PyTorch 1.6; with other keys of storages."""
     held = io.BytesIO()
     torch.save(content, held, _use_new_zipfile_serialization=False)
@@ -105,6 +106,10 @@ HOSTILE = {
     "old torch.save, length": (OLD[:-20] + b"\4" + OLD[-19:], "has 4 elements, but 3 are described"),
     "old torch.save, keys": (
         old_saved(STATE, keys=["0", "0"]),
+        "the keys of its storages are not a list of different names",
+    ),
+    "old torch.save, keys in an object": (
+        old_saved(STATE, keys=collections.deque(["0"])),
         "the keys of its storages are not a list of different names",
     ),
     "old torch.save, no storage": (old_saved(STATE, keys=[]), "which the file does not hold"),
