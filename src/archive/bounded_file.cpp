@@ -17,6 +17,11 @@ BoundedFile::BoundedFile(const std::filesystem::path& path)
   size_ = size_of(*fd_, path);
 }
 
+BoundedFile::BoundedFile(FileDescriptor fd, std::string name)
+    : name_(std::move(name)), fd_(std::make_shared<const FileDescriptor>(std::move(fd))) {
+  size_ = size_of(*fd_, name_);
+}
+
 BoundedFile BoundedFile::part(std::uint64_t first, std::uint64_t bytes, std::string name) const {
   check(first, bytes, name);
   BoundedFile part;

@@ -19,6 +19,8 @@ class BoundedFile {
  public:
   /// Throws Error(not_found | io), Error(bad_file) for what is not a regular file.
   explicit BoundedFile(const std::filesystem::path& path);
+  /// An open file, under this name in messages.
+  BoundedFile(FileDescriptor fd, std::string name);
   /// These bytes of the file, counted from 0, under another name. Throws Error(bad_file) if it does not have
   /// them.
   [[nodiscard]] BoundedFile part(std::uint64_t first, std::uint64_t bytes, std::string name) const;

@@ -25,6 +25,7 @@ class FaultNamer {
     for (const ckpt::TensorInfo& tensor : reader_.tensors()) {
       ++order;
       if (!tensor.refusal.empty() || !tensor.alias_of.empty()) continue;
+      if (tensor.storage == ckpt::storage_of_packed_file) continue;  // its bytes are those of others too
       const auto runs = reader_.values(tensor).stored_runs();
       std::uint64_t before = 0;
       for (std::size_t i = 0; i < runs.size(); before += runs[i++].bytes)

@@ -193,6 +193,18 @@ void check_section(const ckpt::Container& whole, const ckpt::Container::Section&
   }
 }
 
+/// The sums of a single zip archive whose contents cannot be opened, such as a deflated file that is damaged;
+/// none if its directory is damaged, too.
+std::vector<SummedPart> sums_of_unopened(const std::filesystem::path& file) {
+  if (ckpt::other_than_hdf5(file) != "a zip archive") return {};
+  try {
+    return check_members(archive::ZipDirectory(archive::BoundedFile(file)), file);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io) throw;
+    return {};
+  }
+}
+
 Verification sums_of(const std::filesystem::path& file, std::optional<SealCheck> seal) {
   Verification result;
   result.several = std::filesystem::is_directory(ckpt::root_of_set(file));
@@ -210,6 +222,8 @@ Verification sums_of(const std::filesystem::path& file, std::optional<SealCheck>
     if (reader.container().hdf5() != nullptr) check_hdf5(reader, result.parts);
     result.tensors = protected_tensors(reader, result.parts, result.seal);
   } catch (const Error& error) {
+    if (result.parts.empty() && !result.several && error.code() == ErrorCode::bad_file)
+      result.parts = sums_of_unopened(file);
     if (is_damage(error, result, file)) {
       result.damage = error.what();
     } else if (result.seal && comes_from_another_kind(error)) {

@@ -101,19 +101,19 @@ def safetensors_files() -> Iterator[tuple[str, bytes]]:
     yield "small", struct.pack("<Q", len(text)) + text + bytes(range(28))
 
 
-def keras_archive() -> bytes:
+def keras_archive(method: int) -> bytes:
     held, archive = io.BytesIO(), io.BytesIO()
     with h5py.File(held, "w", libver="latest") as file:
         file["layers/dense/vars/0"] = np.ones((2, 3), "f4")
         file.create_dataset("optimizer/vars/0", data=np.zeros((4, 6), "f4"), chunks=(2, 3), compression="gzip")
     with zipfile.ZipFile(archive, "w") as zipped:
         zipped.writestr("config.json", "{}")
-        zipped.writestr("model.weights.h5", held.getvalue())
+        zipped.writestr("model.weights.h5", held.getvalue(), method)
     return archive.getvalue()
 
 
-def torch_archive() -> bytes:
-    """Files of torch.save in a zip archive, as Stable-Baselines3 saves them."""
+def torch_archive(method: int) -> bytes:
+    """Files of torch.save in a zip archive, as Stable-Baselines3 saves them, or deflated."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
         zipped.writestr("data", "{}")
@@ -123,13 +123,14 @@ def torch_archive() -> bytes:
         }.items():
             held = io.BytesIO()
             torch.save(content, held)
-            zipped.writestr(f"{name}.pth", held.getvalue())
+            zipped.writestr(f"{name}.pth", held.getvalue(), method)
     return archive.getvalue()
 
 
 def files() -> dict[str, bytes]:
-    found = {f"npz_{name}": content for name, content in npz_files()} | {"keras_archive": keras_archive()}
-    found["torch_archive"] = torch_archive()
+    found = {f"npz_{name}": content for name, content in npz_files()}
+    for how, method in (("archive", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+        found |= {f"keras_{how}": keras_archive(method), f"torch_{how}": torch_archive(method)}
     found |= {f"torch_{name}": content for name, content in torch_files()}
     return found | {f"safetensors_{name}": content for name, content in safetensors_files()}
 

@@ -121,14 +121,20 @@ void move_tensor(TensorInfo& tensor, std::uint64_t base, const std::string& pref
 
 }  // namespace
 
-void move_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file) {
+void place_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file) {
   block.path = prefix + block.path;
-  block.values = std::make_unique<ShiftedValues>(std::move(block.values), base);
   const std::string problem = block.values->unalterable();
   for (TensorInfo& tensor : block.tensors) {
     move_tensor(tensor, base, prefix, file);
-    if (tensor.refusal.empty()) tensor.refusal = problem;
+    if (problem.empty() || (!tensor.refusal.empty() && !tensor.refused_by_type)) continue;
+    tensor.refusal = problem;
+    tensor.refused_by_type = false;
   }
+}
+
+void move_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file) {
+  block.values = std::make_unique<ShiftedValues>(std::move(block.values), base);
+  place_block(block, base, prefix, file);
 }
 
 }  // namespace bitrift::ckpt

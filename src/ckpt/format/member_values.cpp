@@ -36,11 +36,22 @@ auto unpack(const Member& member, std::uint64_t copies, const Use& use) {
   });
 }
 
+}  // namespace
+
 Bytes unpacked(const Member& member) {
   return unpack(member, 1, [](const Bytes&, Bytes values) { return values; });
 }
 
-}  // namespace
+EncodedChunk repacked(const Member& member, const h5map::ValueChange& change) {
+  // The old values, whose memory the values read back then use, the new values, and two stored forms.
+  constexpr std::uint64_t copies = 4;
+  return unpack(member, copies, [&](const Bytes& packed, Bytes before) {
+    Bytes values = before;
+    change(values);
+    return EncodedChunk{archive::deflate_raw_again(packed, std::move(before), values), 0,
+                        archive::crc32(values)};
+  });
+}
 
 MemberValues::MemberValues(std::shared_ptr<const Member> member, std::uint64_t first, std::uint64_t bytes)
     : member_(std::move(member)), first_(first), bytes_(bytes) {}
@@ -74,14 +85,7 @@ std::uint64_t MemberValues::chunk_bytes() const noexcept { return member_->defla
 std::vector<std::uint8_t> MemberValues::decode(const h5map::Chunk&) const { return unpacked(*member_); }
 
 EncodedChunk MemberValues::recode(const h5map::Chunk&, const h5map::ValueChange& change) const {
-  // The old values, whose memory the values read back then use, the new values, and two stored forms.
-  constexpr std::uint64_t copies = 4;
-  return unpack(*member_, copies, [&](const Bytes& packed, Bytes before) {
-    Bytes values = before;
-    change(values);
-    return EncodedChunk{archive::deflate_raw_again(packed, std::move(before), values), 0,
-                        archive::crc32(values)};
-  });
+  return repacked(*member_, change);
 }
 
 std::vector<Values::StoredRun> MemberValues::stored_runs() const {

@@ -28,6 +28,14 @@ struct Member {
   std::string problem;      ///< why nothing can be read; "" if it can
 };
 
+/// The content of a deflated member, whose CRC-32 is checked. Throws Error(bad_file) for damage, Error(io) if
+/// memory is short.
+[[nodiscard]] std::vector<std::uint8_t> unpacked(const Member& member);
+
+/// The stored form of a deflated member after `change` has altered its content in place. Takes at most four
+/// times the content's size, and what `change` takes. Throws as unpacked(), and what `change` throws.
+[[nodiscard]] EncodedChunk repacked(const Member& member, const h5map::ValueChange& change);
+
 /// A part of a member, decoded. A deflated member takes at most four times its decoded size while it is read,
 /// six times while it is altered; its CRC-32 is checked, that of a stored member is not.
 class MemberValues final : public Values {

@@ -10,6 +10,10 @@
 
 namespace bitrift::ckpt {
 
+/// How values are stored in a file that is deflated as a whole in an archive: the stored bytes are those of
+/// all of its tensors.
+constexpr const char* storage_of_packed_file = "deflated file";
+
 /// The numbers of a dataset, of a member of its elements, or of an attribute, whether or not they can be
 /// altered.
 struct TensorInfo {
@@ -27,7 +31,7 @@ struct TensorInfo {
   bool plain = false;  ///< its bytes are the value: no variable-length part, no reference, no part of a byte
   std::vector<std::uint64_t> shape;
   /// In HDF5: contiguous | compact | chunked | virtual | external | attribute, "+filters" when filtered. In
-  /// other formats: stored | deflated.
+  /// other formats: stored | deflated. In each: storage_of_packed_file.
   std::string storage;
   std::uint64_t stored_bytes = 0;  ///< bytes that its dataset or attribute stores in all
   /// The offset of the first byte in the file, when the elements follow each other there and no checksum of

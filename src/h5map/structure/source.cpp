@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
-#include "core/file.h"
 
 namespace bitrift::h5map {
 namespace {
@@ -55,6 +54,12 @@ Source::Source(std::vector<std::uint8_t> bytes, std::string name) : state_(std::
   state_->name = std::move(name);
   state_->size = bytes.size();
   state_->memory = std::move(bytes);
+}
+
+Source::Source(FileDescriptor fd, std::string name) : state_(std::make_unique<State>()) {
+  state_->size = size_of(fd, name);
+  state_->name = std::move(name);
+  state_->fd = std::move(fd);
 }
 
 Source::~Source() = default;

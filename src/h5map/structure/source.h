@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/byte_cursor.h"
+#include "core/file.h"
 
 namespace bitrift::h5map {
 
@@ -24,6 +25,8 @@ class Source {
   /// Throws Error(not_found | io), Error(bad_file) when it is not a regular file.
   explicit Source(const std::filesystem::path& path);
   Source(std::vector<std::uint8_t> bytes, std::string name);
+  /// An open file, under this name in messages.
+  Source(FileDescriptor fd, std::string name);
   /// An HDF5 file inside of another file, whose bytes [first, end) it is: what is before counts as a user
   /// block. Throws as the first does, and Error(bad_file) when the file does not have these bytes.
   Source(const std::filesystem::path& path, std::uint64_t first, std::uint64_t end);

@@ -105,6 +105,12 @@ void Population::fill(const ckpt::Reader& reader, const record::FaultModel& mode
   check_element(file, model, chosen);
   std::set<std::string> packed;  // datasets with filters that are already targets
   for (const auto& [tensor, format] : chosen) {
+    if (model.plane == record::Plane::storage && tensor->storage == ckpt::storage_of_packed_file) {
+      fail(ErrorCode::unsupported,
+           "{}: {} is in a file that is deflated as a whole, so its stored bytes belong to other tensors "
+           "too: unpack that file from the archive (`unzip`), and alter it by itself",
+           file, tensor->path);
+    }
     if (model.plane == record::Plane::storage && has_filters(*tensor)) {
       const std::string& path = dataset_of(*tensor);
       check_packed(file, path, model);

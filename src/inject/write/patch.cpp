@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include <fcntl.h>
@@ -202,9 +203,7 @@ class Patcher {
            site.shared.tensor, site.tensor->storage);
     }
     if (spot.chunk) {
-      ChunkEdits& edits = chunks_[{site.block, spot.chunk->cell}];
-      edits.values = site.values;
-      edits.chunk = *spot.chunk;
+      ChunkEdits& edits = edits_of(site, *spot.chunk);
       edits.edits.push_back({spot.at, &site, change});
     } else {
       Bytes before(site.format.bytes);
@@ -219,6 +218,17 @@ class Patcher {
       }
     }
     follow_checksum(site, change);
+  }
+
+  /// A deflated file is one chunk of all of its tensors.
+  ChunkEdits& edits_of(const Site& site, const h5map::Chunk& chunk) {
+    const auto [first, added] = chunk_keys_.try_emplace(chunk.offset, site.block, chunk.cell);
+    ChunkEdits& edits = chunks_[first->second];
+    if (added) {
+      edits.values = site.values;
+      edits.chunk = chunk;
+    }
+    return edits;
   }
 
   /// Checks the old value and stores the new one; bits outside of the value (padding) stay.
@@ -346,7 +356,9 @@ class Patcher {
   Patch patch_;
   // kept alive because edits point into them
   std::deque<Site> sites_;
-  std::map<std::pair<std::size_t, std::uint64_t>, ChunkEdits> chunks_;  // by dataset and cell
+  using ChunkKey = std::pair<std::size_t, std::uint64_t>;  // dataset and cell
+  std::map<ChunkKey, ChunkEdits> chunks_;
+  std::unordered_map<std::uint64_t, ChunkKey> chunk_keys_;  // by the chunk's place in the file
   std::map<std::string, ChecksumChange> checksums_;
   std::optional<StoredBytes> packed_;  // of the dataset packed_name_
   std::string packed_name_;

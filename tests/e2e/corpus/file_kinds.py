@@ -183,7 +183,7 @@ OLD: list[tuple[str, Callable[[], object], str]] = [
 
 
 def zipped(path: Path, method: int = zipfile.ZIP_STORED) -> None:
-    """Files of torch.save in a zip archive, as Stable-Baselines3 saves them."""
+    """Files of torch.save in a zip archive: stored, as Stable-Baselines3 saves them, or deflated, as TabNet does."""
     state = training(torch.optim.Adam)
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("data", json.dumps({"policy_class": "MlpPolicy"}))
@@ -280,6 +280,7 @@ TORCH: dict[str, Kind] = {
     "pickle protocol 5": Kind(of(lambda: training(torch.optim.Adam), pickle_protocol=5), read_torch),
     "without sums": Kind(without_sums, read_torch),
     "in a zip archive": Kind(zipped, read_zipped, "c.zip"),
+    "in a compressed zip archive": Kind(lambda path: zipped(path, zipfile.ZIP_DEFLATED), read_zipped, "c.zip"),
     "TorchScript": Kind(scripted, lambda path: flat(torch.jit.load(path)), unread=True),
     **{
         f"before PyTorch 1.6, {name}": Kind(of(make, _use_new_zipfile_serialization=False), read_torch, target=target)
@@ -507,9 +508,6 @@ REFUSED: dict[str, Kind] = {
     ),
     "web page": Kind(text("<!DOCTYPE html><html></html>"), refused="is a web page"),
     "JSON": Kind(text('{"a": 1}'), name="c.json", refused="JSON"),
-    "in a compressed zip archive": Kind(
-        lambda path: zipped(path, zipfile.ZIP_DEFLATED), name="c.zip", refused="policy.pth: is compressed; unpack it"
-    ),
     "gzip": Kind(text(b"\x1f\x8b\x08" + bytes(40)), name="c.h5.gz", refused="is a compressed file; unpack it first"),
     "NetCDF-3": Kind(text(b"CDF\1" + bytes(40)), name="c.nc", refused="NetCDF"),
     "empty file": Kind(text(b""), refused="empty"),

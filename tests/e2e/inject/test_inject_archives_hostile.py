@@ -82,6 +82,13 @@ def bomb() -> bytes:
     return archive.replace(true_size, struct.pack("<I", claimed))
 
 
+def packed_bomb() -> bytes:
+    """A deflated file of torch.save that claims to hold almost 4 GiB."""
+    content = saved(STATE)
+    archive = zipped({"policy.pth": content}, zipfile.ZIP_DEFLATED)
+    return archive.replace(struct.pack("<I", len(content)), struct.pack("<I", 0xFFFFFFF0))
+
+
 def overlapping() -> bytes:
     """Two names for one member's bytes."""
     content = zipped({"a.npy": npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }", b"x"), "b.npy": b""})
@@ -117,6 +124,15 @@ HOSTILE = {
     "other zip": (zipped({"readme": b"hello"}), "neither of torch.save (it has no data.pkl) nor of numpy.savez"),
     "zip of another zip": (zipped({"policy.pth": zipped({"a": b"x"})}), "policy.pth: is not a file that torch.save"),
     "zip of an old file": (zipped({"policy.pth": OLD}), "unpack the archive (`unzip`), and name a file"),
+    "deflated bomb": (packed_bomb(), "deflated bytes cannot hold 4294967280"),
+    "deflated zip of another zip": (
+        zipped({"policy.pth": zipped({"a": b"x" * 999})}, zipfile.ZIP_DEFLATED),
+        "policy.pth: is not a file that torch.save",
+    ),
+    "deflated weights of no HDF5": (
+        zipped({"model.weights.h5": b"x" * 999}, zipfile.ZIP_DEFLATED),
+        "is not an HDF5 file",
+    ),
     "zip of a damaged file": (zipped({"policy.pth": saved(STATE)[:-30]}), "policy.pth: "),
     "zip of itself": (zipped({"a.pt": zipped({"b.pt": saved(STATE)})}), "a.pt: is not a file that torch.save"),
     "exported program": (

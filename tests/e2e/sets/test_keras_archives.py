@@ -24,9 +24,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("keras") / "model.keras"
     keras_model().save(path)
+    return path
+
+
+@pytest.fixture(scope="module", params=["stored", "deflated"])
+def base(request: pytest.FixtureRequest, stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As Keras writes it, and packed again by another program."""
+    if request.param == "stored":
+        return stored
+    path = tmp_path_factory.mktemp("deflated") / "model.keras"
+    packed(stored, path, zipfile.ZIP_DEFLATED)
     return path
 
 
@@ -59,27 +69,53 @@ def test_keras_loads_what_was_altered(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plane", ["value", "storage", "metadata"])
-def test_planes_and_undo(base: Path, plane: str, tmp_path: Path) -> None:
+def test_planes_and_undo(stored: Path, plane: str, tmp_path: Path) -> None:
     place = tmp_path / "here.keras"
-    shutil.copy(base, place)
+    shutil.copy(stored, place)
     done("inject", place, "--in-place", "--plane", plane, "--count", 30, "--seed", 3)
-    old, new = (np.frombuffer(path.read_bytes(), np.uint8) for path in (base, place))
+    old, new = (np.frombuffer(path.read_bytes(), np.uint8) for path in (stored, place))
     bits = int(np.unpackbits(old ^ new).sum())
     assert bits == 30 if plane != "value" else bits > 30  # the CRC-32 of the member follows, twice
     assert call("verify", place).returncode == (0 if plane == "value" else 1)
     done("undo", place)
-    assert place.read_bytes() == base.read_bytes()
+    assert place.read_bytes() == stored.read_bytes()
+
+
+def test_planes_of_a_deflated_file(stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "here.keras"
+    packed(stored, path, zipfile.ZIP_DEFLATED)
+    original = path.read_bytes()
+    done("inject", path, "--in-place", "--count", 300, "--seed", 3)  # of many tensors in one stored member
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    assert call("diff", path, stored).stdout.count("element ") > 5
+    done("undo", path)
+    assert path.read_bytes() == original
+    says = refused("inject", path, "--in-place", "--plane", "storage")
+    assert "in a file that is deflated as a whole" in says and "unpack that file" in says
+    with zipfile.ZipFile(path) as archive:
+        weights = archive.getinfo("model.weights.h5")
+    done("inject", path, "--in-place", "--plane", "metadata", "--count", 30, "--seed", 3)
+    altered = path.read_bytes()
+    differ = [i for i, (old, new) in enumerate(zip(original, altered, strict=True)) if old != new]
+    first = weights.header_offset + 30 + len(weights.filename)
+    assert len(differ) >= 25 and not any(first <= i < first + weights.compress_size for i in differ)
 
 
 def test_a_flipped_bit_is_found(base: Path, tmp_path: Path) -> None:
     data = bytearray(base.read_bytes())
     one = next(tensor for tensor in bitrift.list_tensors(base) if tensor.role == "weight")
-    assert one.offset is not None
-    data[one.offset + 9] ^= 0x20
+    with zipfile.ZipFile(base) as archive:
+        weights = archive.getinfo("model.weights.h5")
+    in_packed = weights.header_offset + 30 + len(weights.filename) + weights.compress_size // 2
+    is_stored = weights.compress_type == zipfile.ZIP_STORED
+    assert (one.offset is not None) == is_stored
+    data[one.offset + 9 if is_stored else in_packed] ^= 0x20
     bad = tmp_path / "bad.keras"
     bad.write_bytes(data)
     told = call("verify", bad)
-    assert told.returncode == 1 and "member model.weights.h5" in told.stdout and one.path in told.stdout
+    assert told.returncode == 1 and "member model.weights.h5" in told.stdout
+    assert (one.path if is_stored else "the tensors cannot be listed") in told.stdout
     done("repair", bad, "-o", tmp_path / "fixed.keras")
     assert (tmp_path / "fixed.keras").read_bytes() == base.read_bytes()
 
@@ -101,19 +137,37 @@ def packed(base: Path, path: Path, method: int, **filters: Any) -> None:
             target.writestr(name, content)
 
 
-def test_a_compressed_member_is_refused(base: Path, tmp_path: Path) -> None:
-    packed(base, tmp_path / "m.keras", zipfile.ZIP_DEFLATED)
-    assert "unpack it from the archive" in refused("ls", tmp_path / "m.keras")
-
-
-def test_chunks_change_in_place_or_not_at_all(base: Path, tmp_path: Path) -> None:
+def test_what_a_deflated_file_compresses_or_sums_itself_is_refused(stored: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.keras"
-    packed(base, path, zipfile.ZIP_STORED, chunks=(8, 16), compression="gzip")
+    packed(stored, path, zipfile.ZIP_DEFLATED, chunks=(8, 16), compression="gzip")
+    told = refused("inject", path, "--in-place", "--tensor", "layers/dense/vars/0", "--count", 2)
+    assert "compressed in a compressed file; unpack it" in told
+    done("inject", path, "--in-place", "--count", 2)  # the others
+    kernel = next(one for one in bitrift.diff(path, stored) if one.path == "layers/dense/vars/0")
+    assert kernel.elements == 8 * 16  # it is read: its values here are 0
+
+
+def test_an_attribute_under_a_checksum_of_a_deflated_file_is_refused(tmp_path: Path) -> None:
+    held = io.BytesIO()
+    with h5py.File(held, "w", libver="latest") as file:
+        file["layers/dense/vars/0"] = np.ones(3, "f4")
+        file["layers"].attrs["scale"] = np.float32(2)
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.weights.h5", held.getvalue())
+    told = refused("inject", path, "--in-place", "--tensor", "layers@scale", "--count", 1)
+    assert "a checksum covers it in a compressed file" in told
+    done("inject", path, "--in-place", "--tensor", "layers/**", "--count", 1)
+
+
+def test_chunks_change_in_place_or_not_at_all(stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.keras"
+    packed(stored, path, zipfile.ZIP_STORED, chunks=(8, 16), compression="gzip")
     original = path.read_bytes()
     words = ("--tensor", "layers/dense/vars/0", "--seed", 1)
     assert "no space for it" in refused("inject", path, "--in-place", *words, "--count", 200)
     assert path.read_bytes() == original and not path.with_suffix(".keras.undo").exists()
-    packed(base, path, zipfile.ZIP_STORED, chunks=(8, 16), shuffle=True)
+    packed(stored, path, zipfile.ZIP_STORED, chunks=(8, 16), shuffle=True)
     done("inject", path, "-o", tmp_path / "out.keras", *words, "--count", 5)
     with zipfile.ZipFile(tmp_path / "out.keras") as archive:
         assert archive.testzip() is None

@@ -10,15 +10,15 @@
 
 namespace bitrift::ckpt {
 
-/// An archive that holds files of torch.save as they are, such as what Stable-Baselines3 saves: policy.pth
-/// and policy.optimizer.pth. A tensor's path begins with the name of its file, without the extension if that
-/// is unique. When values are altered, the CRC-32 is updated in both archives.
+/// An archive that holds files of torch.save, stored or deflated, such as what Stable-Baselines3 saves:
+/// policy.pth and policy.optimizer.pth. A tensor's path begins with the name of its file, without the
+/// extension if that is unique. When values are altered, the CRC-32 is updated in both archives.
 class NestedContainer final : public ZipContainer {
  public:
   /// Whether a member has the name of a file of torch.save.
   [[nodiscard]] static bool holds_files(const archive::ZipDirectory& directory);
-  /// `fd` holds the caller's lock. Throws Error(unsupported) if such a file is compressed, or was not
-  /// written by torch.save, Error(bad_file) if it is damaged.
+  /// `fd` holds the caller's lock. Throws Error(unsupported) if such a file was not written by torch.save,
+  /// Error(bad_file) if it is damaged. Deflated files are read in memory.
   NestedContainer(std::unique_ptr<const archive::BoundedFile> file, archive::ZipDirectory directory,
                   FileDescriptor fd);
 
@@ -30,10 +30,12 @@ class NestedContainer final : public ZipContainer {
  private:
   friend class NestedRewriter;
   struct Part {
+    std::shared_ptr<const Member> member;
     std::unique_ptr<TorchContainer> file;
-    std::uint64_t base = 0;  ///< of its first byte
+    std::uint64_t base = 0;  ///< of its first byte; of a deflated file: after the archive's end
     std::string prefix;      ///< of its tensors' paths
   };
+  void note_values_of(const Part& part);
 
   std::vector<Part> parts_;  // ascending
 };

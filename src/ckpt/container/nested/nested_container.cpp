@@ -1,4 +1,4 @@
-#include "ckpt/container/nested_container.h"
+#include "ckpt/container/nested/nested_container.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 
 #include "archive/zip_rewrite.h"
 #include "ckpt/container/array_block.h"
+#include "ckpt/container/nested/packed_file.h"
 #include "core/error.h"
 
 namespace bitrift::ckpt {
@@ -17,16 +18,11 @@ bool has_name_of_file(const archive::ZipMember& member) {
   return std::ranges::any_of(ends, [&](std::string_view end) { return member.name.ends_with(end); });
 }
 
-std::unique_ptr<TorchContainer> open_member(const archive::BoundedFile& file,
-                                            const archive::ZipMember& member) {
-  const std::string where = file.name() + ": " + archive::printable(member.name);
-  if (!member.problem.empty()) fail(ErrorCode::unsupported, "{}: {}", where, member.problem);
-  if (member.deflated) {
-    fail(ErrorCode::unsupported, "{}: is compressed; unpack it from the archive (`unzip`), and name it",
-         where);
-  }
-  auto part =
-      std::make_unique<const archive::BoundedFile>(file.part(member.data, member.stored_bytes, where));
+std::unique_ptr<TorchContainer> open_member(const Member& member) {
+  if (!member.problem.empty()) fail(ErrorCode::unsupported, "{}: {}", member.where, member.problem);
+  auto part = std::make_unique<const archive::BoundedFile>(
+      member.deflated ? archive::BoundedFile(unpacked_file(member), member.where)
+                      : member.file.part(member.data, member.stored_bytes, member.where));
   constexpr std::array<std::uint8_t, 4> zip = {'P', 'K', 3, 4};
   const bool is_zip =
       part->size() > zip.size() && std::ranges::equal(part->read(0, zip.size(), "the first bytes"), zip);
@@ -38,7 +34,7 @@ std::unique_ptr<TorchContainer> open_member(const archive::BoundedFile& file,
   fail(ErrorCode::unsupported,
        "{}: is not a file that torch.save of PyTorch 1.6 or later wrote; unpack the archive (`unzip`), and "
        "name a file",
-       where);
+       member.where);
 }
 
 }  // namespace
@@ -61,8 +57,13 @@ class NestedRewriter final : public Rewriter {
     file->change(offset - part->base, before, after);
     archive_.change(offset, before, after);
   }
-  void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override { absent(); }
-  void put_chunk(const Values&, const h5map::Chunk&, EncodedChunk) override { absent(); }
+  void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override {
+    fail(ErrorCode::internal, "zip archives have no checksum of that kind");
+  }
+  /// A deflated file.
+  void put_chunk(const Values&, const h5map::Chunk& chunk, EncodedChunk encoded) override {
+    archive_.replace(chunk.offset, std::move(encoded.bytes), encoded.crc32);
+  }
   NewBytes finish() override {
     NewBytes all;
     for (std::size_t i = 0; i < files_.size(); ++i) {
@@ -78,10 +79,6 @@ class NestedRewriter final : public Rewriter {
   }
 
  private:
-  [[noreturn]] static void absent() {
-    fail(ErrorCode::internal, "an archive of archives has neither checksums of chunks nor chunks");
-  }
-
   const NestedContainer& container_;
   archive::ZipRewrite archive_;
   std::vector<std::unique_ptr<Rewriter>> files_;  // of each part, when it is needed
@@ -99,11 +96,13 @@ NestedContainer::NestedContainer(std::unique_ptr<const archive::BoundedFile> fil
   for (const archive::ZipMember& member : this->directory().members()) {
     if (has_name_of_file(member)) ++stems[stem_of(member.name)];
   }
-  for (const archive::ZipMember& member : this->directory().members()) {
-    if (!has_name_of_file(member)) continue;
-    const std::string stem = stem_of(member.name);
-    parts_.push_back(
-        {open_member(this->file(), member), member.data, (stems.at(stem) == 1 ? stem : member.name) + '/'});
+  std::uint64_t next = bytes();  // of deflated files, as if they were stored after the archive
+  for (const archive::ZipMember& one : this->directory().members()) {
+    if (!has_name_of_file(one)) continue;
+    const std::string stem = stem_of(one.name);
+    const auto member = member_of(one);
+    parts_.push_back({member, open_member(*member), one.data, (stems.at(stem) == 1 ? stem : one.name) + '/'});
+    if (one.deflated) parts_.back().base = std::exchange(next, next + one.bytes);
   }
   std::ranges::sort(parts_, {}, &Part::base);
 }
@@ -112,17 +111,27 @@ std::vector<Block> NestedContainer::blocks() {
   std::vector<Block> all;
   for (const Part& part : parts_) {
     for (Block& block : part.file->blocks()) {
-      move_block(block, part.base, part.prefix, "");
+      if (part.member->deflated) {
+        pack_block(block, part.member, *part.file, part.base, part.prefix);
+      } else {
+        move_block(block, part.base, part.prefix, "");
+      }
       all.push_back(std::move(block));
     }
-    std::uint64_t at = 0;
-    for (const ByteExtent& extent : part.file->metadata()) {
-      if (extent.first > at) note_values(part.base + at, part.base + extent.first);
-      at = std::max(at, extent.end);
-    }
+    note_values_of(part);
   }
   std::ranges::stable_sort(all, {}, &Block::path);
   return all;
+}
+
+void NestedContainer::note_values_of(const Part& part) {
+  if (part.member->deflated)
+    return note_values(part.member->data, part.member->data + part.member->stored_bytes);
+  std::uint64_t at = 0;
+  for (const ByteExtent& extent : part.file->metadata()) {
+    if (extent.first > at) note_values(part.base + at, part.base + extent.first);
+    at = std::max(at, extent.end);
+  }
 }
 
 std::vector<std::string> NestedContainer::written_order() const {

@@ -1,25 +1,27 @@
-#include "ckpt/container/keras_container.h"
+#include "ckpt/container/nested/keras_container.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "archive/zip_rewrite.h"
+#include "ckpt/container/nested/packed_file.h"
 #include "core/error.h"
+#include "core/unnamed_file.h"
 
 namespace bitrift::ckpt {
 namespace {
 
-h5map::File weights_of(const archive::BoundedFile& file, const archive::ZipDirectory& directory) {
-  const archive::ZipMember& member = *directory.find(KerasContainer::weights_name);
+/// The weights as an HDF5 file, and a descriptor that reads it: that of the archive, or of their content.
+Hdf5Container weights_of(const archive::BoundedFile& file, const archive::ZipMember& member,
+                         const Member* packed, FileDescriptor fd) {
   if (!member.problem.empty())
     fail(ErrorCode::unsupported, "{}: {}: {}", file.name(), member.name, member.problem);
-  if (member.deflated) {
-    fail(ErrorCode::unsupported,
-         "{}: {} is compressed, as Keras never does; unpack it from the archive (`unzip`), which bitrift "
-         "reads",
-         file.name(), member.name);
-  }
-  return h5map::File(h5map::Source(file.name(), member.data, member.data + member.stored_bytes));
+  if (packed == nullptr)
+    return {h5map::File(h5map::Source(file.name(), member.data, member.data + member.stored_bytes)),
+            std::move(fd)};
+  FileDescriptor content = unpacked_file(*packed);
+  h5map::Source source(duplicate(content, packed->where), packed->where);
+  return {h5map::File(std::move(source)), std::move(content)};
 }
 
 /// Tells the archive of everything that changes in the HDF5 file.
@@ -67,12 +69,28 @@ class KerasRewriter final : public Rewriter {
 
 KerasContainer::KerasContainer(std::unique_ptr<const archive::BoundedFile> file,
                                archive::ZipDirectory directory, FileDescriptor fd)
-    : file_(std::move(file)),
-      directory_(std::move(directory)),
-      weights_(weights_of(*file_, directory_), std::move(fd)) {}
+    : ZipContainer(std::move(file), std::move(directory), duplicate(fd, file->name())),
+      packed_(weights_member().deflated ? member_of(weights_member()) : nullptr),
+      weights_(weights_of(this->file(), weights_member(), packed_.get(), std::move(fd))) {
+  if (packed_) note_values(packed_->data, packed_->data + packed_->stored_bytes);
+}
+
+std::vector<Block> KerasContainer::packed(std::vector<Block> blocks) {
+  if (!packed_) return blocks;
+  for (Block& block : blocks) pack_block(block, packed_, weights_, bytes(), "");
+  return blocks;
+}
+
+std::vector<Block> KerasContainer::blocks() { return packed(weights_.blocks()); }
+std::vector<Block> KerasContainer::attribute_blocks() { return packed(weights_.attribute_blocks()); }
+
+std::optional<std::string> KerasContainer::clash(std::uint64_t first, std::uint64_t end) {
+  return packed_ ? std::nullopt : weights_.clash(first, end);
+}
 
 /// The archive's own bytes and other members, and the structures of the HDF5 file.
 std::vector<ByteExtent> KerasContainer::metadata() const {
+  if (packed_) return ZipContainer::metadata();
   const archive::ZipMember& weights = weights_member();
   const auto name = std::string(weights_name);
   std::vector<ByteExtent> extents;
@@ -81,7 +99,7 @@ std::vector<ByteExtent> KerasContainer::metadata() const {
     if (end > at) extents.push_back({at, end, structure});
     at = std::max(at, end);
   };
-  for (const archive::ZipMember& member : directory_.members()) {
+  for (const archive::ZipMember& member : directory().members()) {
     add(member.header, "unused");
     add(member.data, "local header of " + member.name);
     if (&member == &weights) {
@@ -96,17 +114,18 @@ std::vector<ByteExtent> KerasContainer::metadata() const {
     add(member.data + member.stored_bytes, "member " + member.name);
     add(member.end, "data descriptor of " + member.name);
   }
-  const archive::ZipTail& tail = directory_.tail();
+  const archive::ZipTail& tail = directory().tail();
   add(tail.central, "unused");
   add(tail.central_end, "central directory");
   add(tail.end, "end of the archive");
-  add(file_->size(), "unused");
+  add(file().size(), "unused");
   return extents;
 }
 
 std::unique_ptr<Rewriter> KerasContainer::rewriter() const {
+  if (packed_) return ZipContainer::rewriter();
   const archive::ZipMember& weights = weights_member();
-  return std::make_unique<KerasRewriter>(weights_.rewriter(), *file_, directory_,
+  return std::make_unique<KerasRewriter>(weights_.rewriter(), file(), directory(),
                                          weights.data + weights.stored_bytes);
 }
 
