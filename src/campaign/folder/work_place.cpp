@@ -7,7 +7,6 @@
 #include <string_view>
 #include <system_error>
 
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -58,8 +57,7 @@ std::filesystem::path control_group() {
 // else may ever be removed because of a link.
 bool is_ours(const std::filesystem::path& folder) {
   const std::string name = folder.filename().string();
-  const std::string start = "bitrift-" + std::to_string(geteuid()) + "-";
-  return folder.is_absolute() && name.starts_with(start) && name.ends_with(suffix);
+  return folder.is_absolute() && is_scratch_name(name) && name.ends_with(suffix);
 }
 
 void remove_linked(const std::filesystem::path& link) {
@@ -115,6 +113,7 @@ void remove_work(const std::filesystem::path& inside) noexcept {
 WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / link_name) {
   make(question.inside, "");
   remove_linked(link_);
+  remove_abandoned_scratch(question.memory);
   if (question.asked) {
     make(*question.asked, "--work-dir ");
     use(std::filesystem::absolute(*question.asked), question.root);
@@ -137,24 +136,22 @@ void WorkPlace::use(const std::filesystem::path& parent, const std::filesystem::
   std::error_code error;
   // The link comes first: a folder that nobody knows about would stay for ever.
   std::filesystem::create_directory_symlink(folder, link_, error);
-  if (!error) {
-    std::filesystem::remove_all(folder, error);
-    if (mkdir(folder.c_str(), 0700) == 0) {
-      folder_ = folder;
-      elsewhere_ = true;
-      return;
-    }
-    error = std::error_code(errno, std::generic_category());
-    std::error_code ignored;
-    std::filesystem::remove(link_, ignored);
+  if (error) {
+    fail(ErrorCode::io, "{}: cannot be made for the workers' copies: {}", folder.string(), error.message());
   }
-  fail(ErrorCode::io, "{}: cannot be made for the workers' copies: {}", folder.string(), error.message());
+  try {
+    elsewhere_.emplace(folder);
+  } catch (const Error&) {
+    std::filesystem::remove(link_, error);
+    throw;
+  }
+  folder_ = folder;
 }
 
 WorkPlace::~WorkPlace() {
-  std::error_code ignored;
   if (!elsewhere_) return;
-  std::filesystem::remove_all(folder_, ignored);
+  elsewhere_.reset();
+  std::error_code ignored;
   std::filesystem::remove(link_, ignored);
 }
 

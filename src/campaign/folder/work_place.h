@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "campaign/worker/held_folder.h"
+
 namespace bitrift::campaign {
 
 /// Bytes that unprivileged users may still write to the file system of `path` (or of its nearest existing
@@ -32,13 +34,14 @@ void remove_work(const std::filesystem::path& inside) noexcept;
 /// A folder for private copies: where the user asked for it; otherwise in memory, when twice the copies' size
 /// and 256 MiB for MPI's segments are free there and they take at most a quarter of the available memory;
 /// otherwise inside the campaign's folder. A killed driver leaves it behind; a link in `inside` tells the
-/// next driver what to remove, even if that driver works elsewhere.
+/// next driver what to remove, even if that driver works elsewhere. If the campaign is never resumed, the
+/// next driver of another one removes what is left in memory.
 class WorkPlace {
  public:
   /// Call it only while holding the campaign's lock: it first removes what an earlier driver left. Throws
   /// Error(io | bad_input) when the requested folder cannot be made.
   explicit WorkPlace(const WorkQuestion& question);
-  ~WorkPlace();  ///< removes the folder and the link
+  ~WorkPlace();  ///< removes the folder for copies and the link
   WorkPlace(WorkPlace&&) = delete;
   WorkPlace& operator=(WorkPlace&&) = delete;
 
@@ -51,7 +54,7 @@ class WorkPlace {
 
   std::filesystem::path link_;
   std::filesystem::path folder_;
-  bool elsewhere_ = false;  // folder_ belongs to this driver
+  std::optional<HeldFolder> elsewhere_;
 };
 
 }  // namespace bitrift::campaign

@@ -3,14 +3,13 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/digest.h"
+#include "core/error.h"
 #include "core/log.h"
 
 namespace bitrift::campaign {
-
 namespace {
 
 // The folder that holds scratch folders; empty when there is none.
@@ -20,20 +19,37 @@ std::filesystem::path scratch_parent() {
   return access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path(ignored);
 }
 
-}  // namespace
-
-Scratch::Scratch(const std::string& name) {
+HeldFolder scratch_folder(const std::string& name) {
   const auto parent = scratch_parent();
-  if (parent.empty()) return;
-  const auto path = parent / name;
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);
-  if (mkdir(path.c_str(), 0700) == 0) path_ = path;
+  if (parent.empty()) return {};
+  try {
+    return HeldFolder(parent / name);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
-Scratch::~Scratch() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+constexpr std::size_t digits = 12;  // of the folder's digest
+
+std::string start_of_names() { return fmt::format("bitrift-{}-", geteuid()); }
+
+}  // namespace
+
+Scratch::Scratch(const std::string& name) : folder_(scratch_folder(name)) {}
+
+std::string scratch_name(const std::filesystem::path& root, const std::string& worker) {
+  const std::string text = root.string();
+  return fmt::format("{}{}-{}", start_of_names(), digest_bytes(text.data(), text.size()).substr(0, digits),
+                     worker);
+}
+
+bool is_scratch_name(std::string_view name) {
+  const std::string start = start_of_names();
+  if (!name.starts_with(start)) return false;
+  name.remove_prefix(start.size());
+  const std::string_view digest = name.substr(0, digits);
+  return digest.size() == digits && digest.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         name.substr(digits).starts_with('-');
 }
 
 void remove_scratch_of(const std::filesystem::path& root) noexcept {
@@ -50,10 +66,15 @@ void remove_scratch_of(const std::filesystem::path& root) noexcept {
   }
 }
 
-std::string scratch_name(const std::filesystem::path& root, const std::string& worker) {
-  const std::string text = root.string();
-  return fmt::format("bitrift-{}-{}-{}", geteuid(), digest_bytes(text.data(), text.size()).substr(0, 12),
-                     worker);
+void remove_abandoned_scratch(const std::filesystem::path& parent) noexcept {
+  try {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(parent, ignored)) {
+      if (is_scratch_name(entry.path().filename().string())) remove_abandoned(entry.path());
+    }
+  } catch (const std::exception& error) {
+    spdlog::debug("{}: abandoned folders are not removed: {}", parent.string(), error.what());
+  }
 }
 
 }  // namespace bitrift::campaign

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
+
+#include "campaign/worker/held_folder.h"
 
 namespace bitrift::campaign {
 
@@ -13,23 +17,28 @@ namespace bitrift::campaign {
 class Scratch {
  public:
   /// Recreates the folder, without what an earlier driver of this name left in it. If that is not possible
-  /// (another user's folder has the name), path() is empty, and the launcher chooses a folder.
+  /// (another user's folder has the name), path() is empty, and the launcher chooses a folder. The folder is
+  /// removed with this object.
   explicit Scratch(const std::string& name);
-  ~Scratch();  ///< removes the folder
-  Scratch(Scratch&&) = delete;
-  Scratch& operator=(Scratch&&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_.path(); }
 
  private:
-  std::filesystem::path path_;
+  HeldFolder folder_;
 };
 
 /// Removes what killed drivers of this campaign left behind; call it only while holding the campaign's lock.
 /// Folders of replays stay, because a replay may be running.
 void remove_scratch_of(const std::filesystem::path& root) noexcept;
 
+/// Removes the folders in `parent` that have such names and that nobody holds, whichever campaign they are
+/// of.
+void remove_abandoned_scratch(const std::filesystem::path& parent) noexcept;
+
 /// "bitrift-<user id>-<digest of the campaign's folder>-<worker>": the next start knows it, and cleans up
 /// after a killed one.
 [[nodiscard]] std::string scratch_name(const std::filesystem::path& root, const std::string& worker);
+
+/// Whether scratch_name() gives this user such a name.
+[[nodiscard]] bool is_scratch_name(std::string_view name);
 
 }  // namespace bitrift::campaign

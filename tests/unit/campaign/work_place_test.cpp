@@ -21,6 +21,13 @@ class WorkPlaceTest : public ::testing::Test {
   [[nodiscard]] std::filesystem::path named(const std::filesystem::path& parent) const {
     return parent / scratch_name(question_.root, "copies");
   }
+  /// What another campaign asks.
+  [[nodiscard]] WorkQuestion of(const char* root) const {
+    WorkQuestion other = question_;
+    other.root = folder_ / root;
+    other.inside = other.root / "work";
+    return other;
+  }
   TemporaryFolder folder_;
   WorkQuestion question_{folder_ / "campaign", folder_ / "campaign" / "work", std::nullopt, 1000, true,
                          folder_ / "memory"};
@@ -73,6 +80,29 @@ TEST_F(WorkPlaceTest, WhatAKilledDriverLeftIsRemovedWhereverTheNextOneWorks) {
   const WorkPlace place(question_);
   EXPECT_EQ(place.folder(), named(question_.memory));
   EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(WorkPlaceTest, WhatKilledDriversOfOtherCampaignsLeftInMemoryIsRemoved) {
+  const auto name = [this](const char* root, const char* worker) {
+    return question_.memory / scratch_name(folder_ / root, worker);
+  };
+  for (const char* const root : {"killed", "resumed"}) {
+    std::filesystem::create_directories(name(root, "copies") / "0");
+    std::filesystem::create_directories(name(root, "3"));
+  }
+  std::filesystem::create_directories(question_.memory / "bitrift-thesis-copies");
+  const WorkPlace live(of("resumed"));
+  replace_text(live.copy("0"), "copy");
+  EXPECT_FALSE(std::filesystem::exists(name("killed", "copies")));
+  EXPECT_FALSE(std::filesystem::exists(name("killed", "3")));
+  {
+    const WorkPlace next(question_);
+    EXPECT_EQ(read_text(live.copy("0")), "copy");
+    { const WorkPlace third(of("third")); }
+    EXPECT_TRUE(std::filesystem::exists(next.folder()));
+  }
+  EXPECT_TRUE(std::filesystem::exists(question_.memory / "bitrift-thesis-copies"));
+  EXPECT_EQ(read_text(live.copy("0")), "copy");
 }
 
 TEST_F(WorkPlaceTest, AFolderForWorkGoesWithTheCopiesThatItNames) {

@@ -280,9 +280,9 @@ TEST(Scratch, IsEmptyAtFirstPrivateAndGoneAtTheEnd) {
   EXPECT_NE(name, scratch_name(folder / "", "1"));
   std::filesystem::path path;
   {
-    const Scratch killed(name);
-    path = killed.path();
-    std::ofstream(path / "segment") << "left behind";
+    path = Scratch(name).path();
+    std::filesystem::create_directory(path);
+    std::ofstream(path / "segment") << "left behind by a killed driver";
     const Scratch next(name);
     EXPECT_EQ(next.path(), path);
     EXPECT_TRUE(std::filesystem::is_empty(path));
