@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <sys/stat.h>
+#include "campaign/worker/file_stamp.h"
 
 namespace bitrift::campaign {
 
@@ -22,7 +22,7 @@ class BaseWatch {
  private:
   std::filesystem::path path_;
   std::string digest_;
-  std::vector<struct stat> seen_;
+  std::vector<FileStamp> seen_;
 };
 
 /// Throws Error(conflict), which names the file, if its digest has changed.

@@ -40,43 +40,72 @@ std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {
   const record::FaultList whole = inject::whole_tensors(base_, run.whole);
   const record::FaultList& faults = run.whole.empty() ? run.faults.bits() : whole;
   inject::Patch patch = inject::make_patch(base_, faults);
-  if (base_.files().several()) copy_altered_files(patch);
+  const bool several = base_.files().several();
+  std::set<std::size_t> parts =
+      several ? inject::altered_parts(patch, base_.files()) : std::set<std::size_t>();
+  copy_parts(parts);
   inject::write_patch(*file_, patch, false);
   if (shared_) file_->sync();
   patch_ = std::move(patch);
+  parts_ = std::move(parts);
+  note_written();
   return altered_tensors(faults);
 }
 
 void PrivateCopy::restore() {
-  inject::write_patch(*file_, patch_, true);
-  if (base_.files().several()) {
-    link_altered_files(patch_);
-  } else if (shared_) {
-    file_->sync();
+  std::set<std::size_t> foreign;  // something else wrote to them in the run
+  for (const std::size_t part : parts_) {
+    if (!is_as_written(part)) foreign.insert(part);
   }
+  inject::write_patch(*file_, patch_, true);
+  if (shared_) file_->sync();
+  note_written();
+  link_parts(foreign);
   patch_ = {};
+  parts_ = {};
 }
 
-void PrivateCopy::copy_altered_files(const inject::Patch& patch) {
-  for (const std::size_t part : inject::altered_parts(patch, base_.files())) {
+bool PrivateCopy::is_as_written(std::size_t part) const {
+  const auto copy = copies_.find(part);
+  return copy != copies_.end() && FileStamp::of(file_->files().path_of(part)) == copy->second;
+}
+
+void PrivateCopy::note_written() {
+  for (const std::size_t part : parts_) {
+    if (const auto now = FileStamp::of(file_->files().path_of(part))) copies_.insert_or_assign(part, *now);
+  }
+}
+
+void PrivateCopy::copy_parts(const std::set<std::size_t>& parts) {
+  std::set<std::size_t> missing;
+  for (const std::size_t part : parts) {
+    if (!is_as_written(part)) missing.insert(part);
+  }
+  if (missing.empty()) return;
+  file_.emplace(base_.files().in(path_), O_RDWR);  // closes them
+  for (const std::size_t part : missing) {
     const auto place = file_->files().path_of(part);
     std::filesystem::remove(place);
     copy_file_bytes(base_.files().path_of(part), place);
   }
 }
 
-void PrivateCopy::link_altered_files(const inject::Patch& patch) {
+void PrivateCopy::link_parts(const std::set<std::size_t>& parts) {
+  if (parts.empty()) return;
   file_.emplace(base_.files().in(path_), O_RDWR);  // closes them
-  for (const std::size_t part : inject::altered_parts(patch, base_.files())) {
+  for (const std::size_t part : parts) {
     const auto place = file_->files().path_of(part);
     std::filesystem::remove(place);
     std::filesystem::create_symlink(std::filesystem::canonical(base_.files().path_of(part)), place);
+    copies_.erase(part);
   }
 }
 
 void PrivateCopy::renew() {
   file_.reset();
   patch_ = {};
+  parts_ = {};
+  copies_ = {};
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
   if (base_.files().several()) {

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "campaign/worker/file_stamp.h"
 #include "core/file_run.h"
 #include "inject/write/patch.h"
 #include "record/trial.h"
@@ -14,7 +17,8 @@
 namespace bitrift::campaign {
 
 /// One file is reused for many runs. The base itself is only ever read. The copy of a base in several files
-/// is a folder of links to the base, in which a file that a run alters is a copy as long as it is altered.
+/// is a folder of links to the base, in which a file that a run alters becomes a copy. It stays one for later
+/// runs, unless something else wrote to it.
 class PrivateCopy {
  public:
   /// Copies the base to `path`, whose extension becomes that of the base, over whatever a killed driver left
@@ -42,15 +46,19 @@ class PrivateCopy {
   void forget_runs() const noexcept;
 
  private:
-  // For a base in several files: before a patch is written, and after it was undone.
-  void copy_altered_files(const inject::Patch& patch);
-  void link_altered_files(const inject::Patch& patch);
+  // For the parts of a base in several files.
+  void copy_parts(const std::set<std::size_t>& parts);
+  void link_parts(const std::set<std::size_t>& parts);
+  [[nodiscard]] bool is_as_written(std::size_t part) const;
+  void note_written();
 
   const ckpt::Reader& base_;
   std::filesystem::path path_;
   bool shared_;
   std::optional<FileRun> file_;
   inject::Patch patch_;
+  std::set<std::size_t> parts_;              // those that patch_ alters
+  std::map<std::size_t, FileStamp> copies_;  // the parts that are copies, when they were last written here
 };
 
 /// The tensors that these faults alter, sorted, each once; a fault that sets an existing value alters none.

@@ -232,40 +232,5 @@ TEST_F(RowOf, RunWithoutResultCountsAsLandedBecauseTheFileWasVerified) {
   EXPECT_FALSE(row_of(crashed, 42, parse_drills({"flip-nothing"})).landed);
 }
 
-TEST(PrivateCopy, ComesBackToTheBytesOfTheBaseWhichIsNeverTouched) {
-  const testing::TemporaryFolder folder;
-  testing::write_base(folder / "base.h5");
-  const std::string before = read_text(folder / "base.h5");
-  const ckpt::Reader base(folder / "base.h5");
-  {
-    PrivateCopy copy(base, folder / "copy.h5");
-    record::TrialSpec canary;
-    canary.whole = {{"model/fc2.weight", record::WholeChange::nan}};
-    EXPECT_EQ(copy.alter(canary), std::vector<std::string>{"model/fc2.weight"});
-    const std::string altered = read_text(folder / "copy.h5");
-    EXPECT_NE(altered, before);
-    EXPECT_EQ(altered.size(), before.size());
-    copy.restore();
-    EXPECT_EQ(read_text(folder / "copy.h5"), before);
-    copy.alter(canary);
-    copy.renew();
-    EXPECT_EQ(read_text(folder / "copy.h5"), before);
-  }
-  EXPECT_FALSE(std::filesystem::exists(folder / "copy.h5"));
-  EXPECT_EQ(read_text(folder / "base.h5"), before);
-}
-
-TEST(PrivateCopy, ForeignBytesInTheCopyAreNoticedAtRestore) {
-  const testing::TemporaryFolder folder;
-  testing::write_base(folder / "base.h5");
-  const ckpt::Reader base(folder / "base.h5");
-  PrivateCopy copy(base, folder / "copy.h5");
-  record::TrialSpec canary;
-  canary.whole = {{"model/fc2.bias", record::WholeChange::negate}};
-  copy.alter(canary);
-  copy_file_bytes(folder / "base.h5", folder / "copy.h5");
-  EXPECT_THAT(error_of([&] { copy.restore(); }), HasSubstr("copy.h5"));
-}
-
 }  // namespace
 }  // namespace bitrift::campaign::golden_runs_test
