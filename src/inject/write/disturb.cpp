@@ -1,8 +1,9 @@
 #include "inject/write/disturb.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <deque>
+#include <map>
+#include <span>
 
 #include <fcntl.h>
 
@@ -40,21 +41,61 @@ class Disturber {
       fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}", reader_.path().string(), path,
            tensor->refusal);
     }
-    const Bytes mask = inverted_bits(*tensor->format, tensor->order);
-    if (tensor->offset) return disturb_run(*tensor->offset, tensor->elements(), mask);
+    const Bytes& mask = masks_.emplace_back(inverted_bits(*tensor->format, tensor->order));
+    const std::uint64_t elements = tensor->elements();
+    if (tensor->offset) return disturb_run(*tensor->offset, elements, mask);
     const ckpt::Values& values = reader_.values(*tensor);
-    for (std::uint64_t element = 0; element < tensor->elements(); ++element) {
+    for (std::uint64_t element = 0; element < elements;) {
       const auto spot = values.locate(tensor->byte_of(element));
-      if (spot.chunk) return disturb_chunks(*tensor, values, mask);
-      disturb_run(spot.at, 1, mask);
+      const std::uint64_t run = tensor->whole() ? std::max<std::uint64_t>(spot.run / mask.size(), 1) : 1;
+      const std::uint64_t count = std::min(run, elements - element);
+      if (spot.chunk) {
+        Chunk& chunk = chunks_[spot.chunk->offset];
+        chunk.values = &values;
+        chunk.place = *spot.chunk;
+        chunk.runs.push_back({spot.at, count, &mask});
+      } else if (spot.seal) {
+        Bytes bytes(count * mask.size());
+        from_.read(bytes.data(), bytes.size(), spot.at);
+        invert(bytes, mask);
+        rewriter_->put(spot.at, bytes, *spot.seal);
+      } else {
+        disturb_run(spot.at, count, mask);
+      }
+      element += count;
     }
   }
 
   void finish() {
+    for (const auto& [offset, one] : chunks_) {
+      const Chunk& chunk = one;
+      rewriter_->put_chunk(*chunk.values, chunk.place,
+                           chunk.values->recode(chunk.place, [&chunk](std::span<std::uint8_t> decoded) {
+                             for (const Run& run : chunk.runs)
+                               invert(decoded.subspan(run.at, run.elements * run.mask->size()), *run.mask);
+                           }));
+    }
     for (const auto& [offset, bytes] : rewriter_->finish()) to_.write(bytes.data(), bytes.size(), offset);
   }
 
  private:
+  /// Elements that follow each other.
+  struct Run {
+    std::uint64_t at = 0;  ///< of the first, in the decoded chunk
+    std::uint64_t elements = 0;
+    const Bytes* mask = nullptr;
+  };
+  /// A filtered chunk, which several tensors may have a part of.
+  struct Chunk {
+    const ckpt::Values* values = nullptr;
+    h5map::Chunk place;
+    std::vector<Run> runs;
+  };
+
+  static void invert(std::span<std::uint8_t> elements, const Bytes& mask) {
+    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] ^= mask[i % mask.size()];
+  }
+
   /// Elements that follow each other in the file.
   void disturb_run(std::uint64_t offset, std::uint64_t elements, const Bytes& mask) {
     const std::uint64_t most = (std::uint64_t{1} << 20U) / mask.size();
@@ -65,29 +106,18 @@ class Disturber {
       const std::uint64_t at = offset + done * mask.size();
       from_.read(before.data(), before.size(), at);
       after = before;
-      for (std::size_t i = 0; i < after.size(); ++i) after[i] ^= mask[i % mask.size()];
+      invert(after, mask);
       to_.write(after.data(), after.size(), at);
       rewriter_->change(at, before, after);
       done += count;
     }
   }
 
-  /// A tensor in a deflated member is the only one there.
-  void disturb_chunks(const ckpt::TensorInfo& tensor, const ckpt::Values& values, const Bytes& mask) {
-    const auto spot = values.locate(tensor.byte_of(0));
-    const std::uint64_t base = spot.at - tensor.byte_of(0);
-    rewriter_->put_chunk(values, *spot.chunk,
-                         values.recode(*spot.chunk, [&](std::span<std::uint8_t> decoded) {
-                           for (std::uint64_t element = 0; element < tensor.elements(); ++element) {
-                             std::uint8_t* const at = decoded.data() + base + tensor.byte_of(element);
-                             for (std::size_t i = 0; i < mask.size(); ++i) at[i] ^= mask[i];
-                           }
-                         }));
-  }
-
   const ckpt::Reader& reader_;
   FileRun from_, to_;
   std::unique_ptr<ckpt::Rewriter> rewriter_;
+  std::deque<Bytes> masks_;                // of each tensor
+  std::map<std::uint64_t, Chunk> chunks_;  // by their places in the file
 };
 
 }  // namespace
