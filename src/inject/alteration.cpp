@@ -131,7 +131,7 @@ std::vector<unsigned> Alteration::field_bits(const NumberFormat& format) const {
 std::vector<unsigned> Alteration::places(const NumberFormat& format) const {
   if (kind_ == Kind::nan || kind_ == Kind::infinity) {
     // They exist if there is an exponent; its bits represent the element.
-    if (kind_ == Kind::infinity && format.finite_only) return {};
+    if (kind_ == Kind::infinity ? format.finite_only : !format.has_nan()) return {};
     return bit_field(format, "exponent");
   }
   // Powers of two have no zero.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ckpt/format/half_byte_values.h"
 #include "ckpt/format/shifted_values.h"
 #include "core/error.h"
 
@@ -60,12 +61,14 @@ Block array_block(const std::string& path, const archive::ElementType& type,
                   const std::string& problem) {
   Block block{
       path, shape, std::make_unique<MemberValues>(place.member, place.first, place.end - place.first), {}};
+  const bool halves = type.packed_bits == 4;
+  if (halves) block.values = std::make_unique<HalfByteValues>(std::move(block.values));
   const Member& member = *place.member;
   TensorInfo whole;
   whole.path = path;
   whole.shape = shape;
   whole.dtype = type.name;
-  whole.plain = type.plain && type.bytes > 0;
+  whole.plain = halves || (type.plain && type.bytes > 0);
   if (type.big_endian && !type.unicode) whole.order = ByteOrder::big;
   whole.element_bytes = whole.row_bytes = type.bytes;
   whole.storage = member.deflated ? "deflated" : "stored";
@@ -75,7 +78,7 @@ Block array_block(const std::string& path, const archive::ElementType& type,
   const bool dense = empty || place.strides.empty() || is_dense(shape, place.strides, type.bytes);
   if (!dense) set_steps(whole, place.strides);
   if (whole.refusal.empty() && empty) whole.refusal = "it has no elements";
-  if (whole.refusal.empty() && type.packed_bits != 0) {
+  if (whole.refusal.empty() && type.packed_bits != 0 && !halves) {
     whole.refusal = fmt::format("an element takes {} bits, less than a byte", type.packed_bits);
   }
   const bool repeated = !dense && repeats(shape, place.strides, type.bytes);

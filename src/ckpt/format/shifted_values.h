@@ -10,7 +10,7 @@
 
 namespace bitrift::ckpt {
 
-/// Values of a part of a checkpoint, in which no chunk is altered.
+/// Values in which no chunk is altered.
 class UnchunkedValues : public Values {
  public:
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override { return 0; }

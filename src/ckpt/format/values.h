@@ -49,6 +49,8 @@ class Values {
     std::uint64_t run = 0;              ///< number of bytes from here on that follow each other in both
     std::optional<h5map::Chunk> chunk;  ///< with filters
     std::optional<h5map::Seal> seal;    ///< that covers it
+    /// For elements that take a part of a byte: the lowest bit of this one in the byte `at`.
+    std::optional<unsigned> bit = {};
   };
   /// Throws also Error(unsupported) when it is not stored.
   [[nodiscard]] virtual Spot locate(std::uint64_t byte) const = 0;

@@ -79,9 +79,10 @@ std::uint64_t power_pattern(const NumberFormat& format, double value) {
   return std::min<std::uint64_t>(static_cast<std::uint64_t>(exponent), nan_pattern(format));
 }
 
-/// Zero and negative numbers are not powers of two.
+/// Zero and negative numbers are not powers of two, and not all formats have a NaN.
 bool is_representable(const NumberFormat& format, double value) {
-  return format.has_sign() || std::isnan(value) || value > 0;
+  if (std::isnan(value)) return format.has_nan();
+  return format.has_sign() || value > 0;
 }
 
 }  // namespace
@@ -92,7 +93,9 @@ std::uint64_t encode_floating(const NumberFormat& format, double value) {
   }
   if (!format.has_sign()) return power_pattern(format, value);
   const std::uint64_t sign = std::signbit(value) ? sign_mask(format) : 0;
-  const std::uint64_t overflow = format.finite_only ? nan_pattern(format) : infinity_pattern(format);
+  const std::uint64_t overflow = !format.has_nan()    ? max_pattern(format)
+                                 : format.finite_only ? nan_pattern(format)
+                                                      : infinity_pattern(format);
   if (std::isnan(value)) return sign | nan_pattern(format);
   if (std::isinf(value)) return sign | overflow;
   if (value == 0) return format.unsigned_zero ? 0 : sign;

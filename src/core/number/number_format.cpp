@@ -12,9 +12,9 @@ namespace bitrift {
 namespace {
 
 constexpr NumberFormat floating(unsigned bytes, unsigned exponent, unsigned mantissa, bool finite_only,
-                                bool unsigned_zero = false) {
-  return {NumberKind::floating, bytes,         exponent, mantissa, ByteOrder::little,
-          finite_only,          unsigned_zero, 0,        0};
+                                bool unsigned_zero = false, unsigned precision = 0) {
+  return {NumberKind::floating, bytes,         exponent,  mantissa, ByteOrder::little,
+          finite_only,          unsigned_zero, precision, 0};
 }
 constexpr NumberFormat integer(NumberKind kind, unsigned bytes, unsigned precision = 0) {
   return {kind, bytes, 0, 0, ByteOrder::little, false, false, precision, 0};
@@ -30,6 +30,7 @@ constexpr std::array named_formats = {
     std::pair{std::string_view{"float8_e4m3fnuz"}, floating(1, 4, 3, true, true)},
     std::pair{std::string_view{"float8_e5m2fnuz"}, floating(1, 5, 2, true, true)},
     std::pair{std::string_view{"float8_e8m0"}, floating(1, 8, 0, true)},
+    std::pair{std::string_view{"float4_e2m1"}, floating(1, 2, 1, true, false, 4)},
     std::pair{std::string_view{"int8"}, integer(NumberKind::signed_integer, 1)},
     std::pair{std::string_view{"int16"}, integer(NumberKind::signed_integer, 2)},
     std::pair{std::string_view{"int32"}, integer(NumberKind::signed_integer, 4)},
@@ -189,7 +190,7 @@ std::uint64_t sign_mask(const NumberFormat& format) noexcept {
 }
 
 bool is_finite(const NumberFormat& format, std::uint64_t pattern) noexcept {
-  if (format.kind != NumberKind::floating) return true;
+  if (!format.has_nan()) return true;
   if (format.unsigned_zero) return (pattern & format.mask()) != sign_mask(format);
   const std::uint64_t magnitude = pattern & format.mask() & ~sign_mask(format);
   if (format.finite_only) return magnitude != (format.mask() & ~sign_mask(format));
@@ -236,6 +237,8 @@ std::uint64_t infinity_pattern(const NumberFormat& format) {
 }
 
 std::uint64_t nan_pattern(const NumberFormat& format) {
+  if (format.kind == NumberKind::floating && !format.has_nan())
+    fail(ErrorCode::unsupported, "{} has no NaN; choose other tensors", format.name());
   if (format.unsigned_zero) return sign_mask(format);
   if (format.finite_only) return format.mask() & ~sign_mask(format);
   const std::uint64_t infinity =
@@ -245,7 +248,7 @@ std::uint64_t nan_pattern(const NumberFormat& format) {
 
 std::uint64_t max_pattern(const NumberFormat& format) noexcept {
   const std::uint64_t magnitude = format.mask() & ~sign_mask(format);
-  if (format.kind != NumberKind::floating || format.unsigned_zero) return magnitude;
+  if (!format.has_nan() || format.unsigned_zero) return magnitude;
   if (format.finite_only) return magnitude - 1;
   return (((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits) - 1;
 }

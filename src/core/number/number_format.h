@@ -22,13 +22,14 @@ struct NumberFormat {
   unsigned mantissa_bits = 23;
   ByteOrder order = ByteOrder::little;
   /// Floating: no infinity, and NaN only where all bits but the sign are ones (float8_e4m3fn; Micikevicius et
-  /// al., "FP8 formats for deep learning", 2022, section 3).
+  /// al., "FP8 formats for deep learning", 2022, section 3), if has_nan().
   bool finite_only = false;
   /// Floating: one zero, NaN in the place of the negative one, and a bias larger by one (float8_e4m3fnuz,
   /// _e5m2fnuz; Noune et al., "8-bit numerical formats for deep neural networks", 2022, section 2).
   /// finite_only, too.
   bool unsigned_zero = false;
-  /// Integers whose value takes fewer bits than are stored (HDF5's precision): bits of the value, 0 for all.
+  /// Numbers whose value takes fewer bits than are stored (HDF5's precision, and float4_e2m1, of which a byte
+  /// of a file holds two): bits of the value, 0 for all.
   unsigned precision = 0;
   unsigned bit_offset = 0;  ///< and the stored bit that is the value's bit 0
 
@@ -38,6 +39,8 @@ struct NumberFormat {
   [[nodiscard]] bool has_sign() const noexcept {
     return kind == NumberKind::signed_integer || (kind == NumberKind::floating && mantissa_bits != 0);
   }
+  /// Not integers, nor floating formats of less than a byte (the same specification, section 5.3.3).
+  [[nodiscard]] bool has_nan() const noexcept { return kind == NumberKind::floating && bits() >= 8; }
   /// All bits of the value.
   [[nodiscard]] std::uint64_t mask() const noexcept { return ~std::uint64_t{0} >> (64 - bits()); }
   /// "float32", "bfloat16", "int64", "uint8", "bool", "int17_in_32", "uint12_in_16_at_4", ...; without the
@@ -47,8 +50,8 @@ struct NumberFormat {
 };
 
 /// float64, float32, float16, bfloat16, float8_e5m2, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2fnuz,
-/// float8_e8m0, int8..int64, uint8..uint64, bool (bit 0 of a byte), and integers of fewer bits than are
-/// stored: [u]intBITS_in_STORED[_at_OFFSET]; nullopt for any other name.
+/// float8_e8m0, float4_e2m1 (in the low half of a byte), int8..int64, uint8..uint64, bool (bit 0 of a byte),
+/// and integers of fewer bits than are stored: [u]intBITS_in_STORED[_at_OFFSET]; nullopt for any other name.
 [[nodiscard]] std::optional<NumberFormat> number_format(std::string_view name);
 /// The names of all formats that have a name of their own, in the order above.
 [[nodiscard]] const std::vector<std::string>& number_format_names();
@@ -75,7 +78,7 @@ void check_bit_field(std::string_view field);
 /// Whether a pattern is neither NaN nor infinite; always true for integers.
 [[nodiscard]] bool is_finite(const NumberFormat& format, std::uint64_t pattern) noexcept;
 
-/// A quiet NaN of a floating format as a bit pattern. Throws Error(unsupported) for integers.
+/// A quiet NaN of a floating format as a bit pattern. Throws Error(unsupported) for formats that have none.
 [[nodiscard]] std::uint64_t nan_pattern(const NumberFormat& format);
 /// Infinity, positive. Throws Error(unsupported) for integers and for formats that are finite_only.
 [[nodiscard]] std::uint64_t infinity_pattern(const NumberFormat& format);

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "ckpt/dialect/roles.h"
+#include "ckpt/format/half_byte_values.h"
 #include "ckpt/tensor_hint.h"
 #include "core/error.h"
 #include "core/permutation.h"
@@ -211,6 +212,13 @@ class Selection {
       if (!format) {
         fail_at(ErrorCode::bad_input, "as", "--as '{}={}': '{}' is not a number format: give one of {}", glob,
                 name, name, fmt::join(number_format_names(), ", "));
+      }
+      const bool halves = tensor.format && ckpt::takes_half_a_byte(*tensor.format);
+      if (halves != ckpt::takes_half_a_byte(*format)) {
+        fail_at(ErrorCode::bad_input, "as",
+                "{}: --as '{}={}': {} is {}, and elements of half a byte are read as nothing else, nor "
+                "anything else as them",
+                file_, glob, name, tensor.path, tensor.dtype);
       }
       if (format->bytes != tensor.element_bytes || !tensor.plain) {
         fail_at(ErrorCode::bad_input, "as",

@@ -49,7 +49,9 @@ class Disturber {
       const auto spot = values.locate(tensor->byte_of(element));
       const std::uint64_t run = tensor->whole() ? std::max<std::uint64_t>(spot.run / mask.size(), 1) : 1;
       const std::uint64_t count = std::min(run, elements - element);
-      if (spot.chunk) {
+      if (spot.bit) {
+        disturb_run(spot.at, count / 2, in_both_halves(mask));
+      } else if (spot.chunk) {
         Chunk& chunk = chunks_[spot.chunk->offset];
         chunk.values = &values;
         chunk.place = *spot.chunk;
@@ -92,6 +94,10 @@ class Disturber {
     std::vector<Run> runs;
   };
 
+  /// The mask of an element of four bits, for a byte of two.
+  static Bytes in_both_halves(const Bytes& mask) {
+    return {static_cast<std::uint8_t>(mask.front() | mask.front() << 4U)};
+  }
   static void invert(std::span<std::uint8_t> elements, const Bytes& mask) {
     for (std::size_t i = 0; i < elements.size(); ++i) elements[i] ^= mask[i % mask.size()];
   }

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 
+#include "ckpt/format/half_byte_values.h"
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/process/parallel_for.h"
@@ -52,7 +53,8 @@ void check_tensor(const ckpt::Reader& reader, const record::FaultSite& site) {
   }
   // A fault may have been drawn for the bytes as another format of the same width.
   const auto format = number_format(site.dtype);
-  if (!format || format->bytes != tensor->element_bytes) {
+  const bool halves = tensor->format && ckpt::takes_half_a_byte(*tensor->format);
+  if (!format || format->bytes != tensor->element_bytes || halves != ckpt::takes_half_a_byte(*format)) {
     fail(ErrorCode::conflict, "{}: {} is {}, the fault is for {}", file, site.tensor, tensor->dtype,
          site.dtype);
   }
@@ -105,6 +107,9 @@ class Patcher {
       if (change.before != change.after) put_checksum(change);
     }
     encode_chunks();
+    for (const auto& [at, byte] : shared_bytes_) {
+      if (byte.before != byte.after) put(*byte.site, at, {&byte.before, 1}, {&byte.after, 1});
+    }
     for (const auto& [offset, bytes] : rewriter_->finish()) take(offset, bytes);
     patch_.file_bytes = reader_.container().bytes();
     join();
@@ -202,7 +207,9 @@ class Patcher {
            "{}: {} is not stored as it is ({}): plane storage has bytes of its chunks, not its values", file_,
            site.shared.tensor, site.tensor->storage);
     }
-    if (spot.chunk) {
+    if (spot.bit) {
+      add_part_of_byte(site, spot.at, *spot.bit, change);
+    } else if (spot.chunk) {
       ChunkEdits& edits = edits_of(site, *spot.chunk);
       edits.edits.push_back({spot.at, &site, change});
     } else {
@@ -218,6 +225,21 @@ class Patcher {
       }
     }
     follow_checksum(site, change);
+  }
+
+  /// Another change may be in the rest of the byte.
+  void add_part_of_byte(const Site& site, std::uint64_t at, unsigned bit,
+                        const record::ElementChange& change) {
+    const auto [found, added] = shared_bytes_.try_emplace(at);
+    SharedByte& byte = found->second;
+    if (added) {
+      files_.read(&byte.before, 1, at);
+      byte.after = byte.before;
+      byte.site = &site;
+    }
+    Site part = site;
+    part.format.bit_offset = bit;
+    alter(part, change, &byte.after);
   }
 
   /// A deflated file is one chunk of all of its tensors.
@@ -356,6 +378,12 @@ class Patcher {
   Patch patch_;
   // kept alive because edits point into them
   std::deque<Site> sites_;
+  /// A byte that holds several elements.
+  struct SharedByte {
+    std::uint8_t before = 0, after = 0;
+    const Site* site = nullptr;
+  };
+  std::map<std::uint64_t, SharedByte> shared_bytes_;       // by place
   using ChunkKey = std::pair<std::size_t, std::uint64_t>;  // dataset and cell
   std::map<ChunkKey, ChunkEdits> chunks_;
   std::unordered_map<std::uint64_t, ChunkKey> chunk_keys_;  // by the chunk's place in the file

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from bitrift import _core
+from safetensors.torch import load_file, save_file
 
 Values = dict[str, np.ndarray[Any, Any]]
 SHAPE = (40, 100)
@@ -78,6 +79,17 @@ def read_torch(path: Path) -> Values:
     return found
 
 
+def write_halves(path: Path) -> None:
+    stored = torch.arange(200, dtype=torch.uint8)
+    save_file({"f": stored.view(torch.float4_e2m1fn_x2), "w": torch.ones(9)}, path)
+
+
+def read_halves(path: Path) -> Values:
+    held = load_file(path)
+    stored = held["f"].view(torch.uint8).numpy()
+    return {"f": np.stack([stored & 15, stored >> 4]), "w": held["w"].numpy()}
+
+
 def write_hdf5(path: Path, libver: str) -> None:
     with h5py.File(path, "w", libver=libver) as file:
         in_hdf5(file)
@@ -94,6 +106,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Values]]] = {
     "stored .keras": (lambda path: write_keras(path, zipfile.ZIP_STORED), read_keras),
     "deflated .keras": (lambda path: write_keras(path, zipfile.ZIP_DEFLATED), read_keras),
     "files of torch.save": (write_torch, read_torch),
+    "elements of half a byte": (write_halves, read_halves),
 }
 
 

@@ -19,6 +19,7 @@ import archive_files as archives
 import h5py
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from inject_support import changed_bytes, refused, run, run_json
 from safetensors import safe_open
@@ -181,7 +182,7 @@ def test_narrow_types_stand_beside_others(tmp_path: Path) -> None:
     found = {tensor["path"]: tensor for tensor in run_json("ls", file)["tensors"]}
     assert {name: (one["dtype"], one["elements"], one["bytes"], one["alterable"]) for name, one in found.items()} == {
         "b": ("float32", 1, 4, True),
-        "f": ("float4_e2m1", 16, 8, False),
+        "f": ("float4_e2m1", 16, 8, True),
         "s": ("float8_e8m0", 3, 3, True),
         "t": ("float6_e2m3", 4, 3, False),
     }
@@ -189,10 +190,66 @@ def test_narrow_types_stand_beside_others(tmp_path: Path) -> None:
     with safe_open(out, "np") as opened:
         assert opened.get_tensor("b").tolist() == [3]
         assert opened.get_slice("f").get_shape() == [2, 8]
-    refused("inject", file, "--dry-run", "--tensor", "f", says="an element takes 4 bits, less than a byte")
+    refused("inject", file, "--dry-run", "--tensor", "t", says="an element takes 6 bits, less than a byte")
     refused("inject", file, "--dry-run", "--tensor", "t", "--as", "t=uint8", says="f")
+    for view in ("f=uint8", "s=float4_e2m1"):
+        refused("inject", file, "--dry-run", "--tensor", view[0], "--as", view, says="elements of half a byte")
     metadata = run_json("inject", file, "--dry-run", "--plane", "metadata", "--count", 1)
     assert metadata["eligible_bits"] == 8 * (file.stat().st_size - 18)
+
+
+HALVES = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
+"""The values of float4_e2m1, by their patterns ("OCP Microscaling Formats (MX) Specification", 1.0, section 5.3.3)."""
+
+
+def halves(file: Path) -> list[int]:
+    """By the package safetensors: two elements in each byte, the first in its low bits."""
+    stored = safetensors.torch.load_file(file)["f"].view(torch.uint8).flatten().tolist()
+    return [part for byte in stored for part in (byte & 15, byte >> 4)]
+
+
+@pytest.mark.parametrize("plane", ["value", "storage"])
+def test_two_elements_of_a_byte_are_altered_by_themselves(plane: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "f.safetensors", tmp_path / "o.safetensors"
+    stored = torch.randint(0, 256, (5, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    safetensors.torch.save_file({"f": stored.view(torch.float4_e2m1fn_x2), "w": torch.ones(3)}, file)
+    before = halves(file)
+    for what in (
+        ("--bits", "any"),
+        ("--bits", "exponent"),
+        ("--what", "random"),
+        ("--what", "zero"),
+        ("--what", "max"),
+    ):
+        options = ("--tensor", "f", "--count", 30, "--seed", 5, *what, "--plane", plane)
+        faults = run_json("inject", file, "-o", out, *options)["faults"]
+        expected = list(before)
+        for fault in faults:
+            assert expected[fault["element"]] == int(fault["old"], 16)
+            np.testing.assert_equal(float(fault["old_value"]), HALVES[int(fault["old"], 16)])
+            np.testing.assert_equal(float(fault["new_value"]), HALVES[int(fault["new"], 16)])
+            expected[fault["element"]] = int(fault["new"], 16)
+        assert halves(out) == expected and expected != before
+        assert {fault["element"] % 2 for fault in faults} == {0, 1}
+        assert safetensors.torch.load_file(out)["w"].tolist() == [1, 1, 1]
+        out.unlink()
+    original = file.read_bytes()
+    run("inject", file, "--in-place", "--tensor", "f", "--count", 320, "--plane", plane)
+    assert halves(file) == [pattern ^ 15 for pattern in before]
+    run("undo", file)
+    assert file.read_bytes() == original
+
+
+def test_elements_of_half_a_byte_have_no_nan(tmp_path: Path) -> None:
+    file, out = tmp_path / "f.safetensors", tmp_path / "o.safetensors"
+    safetensors.torch.save_file({"f": torch.arange(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}, file)
+    for what in ("nan", "inf"):
+        refused("inject", file, "--dry-run", "--what", what, says="none of the 1 chosen tensors")
+    refused("inject", file, "--dry-run", *SET, "nan", says="cannot be stored as float4_e2m1")
+    run("inject", file, "-o", out, "--element", 3, *SET, 100)  # the largest value, as the hardware converts it
+    assert HALVES[halves(out)[3]] == 6
+    told = run_json("diff", file, out, code=1)
+    assert [one["elements"] for one in told["differences"]] == [1]
 
 
 def test_powers_of_two_are_exponents_alone(tmp_path: Path) -> None:

@@ -121,6 +121,40 @@ TEST(NumberFormat, PowersOfTwoAreExponentsAlone) {
   EXPECT_EQ(encode_text(e8m0, "0.25"), 125U);
 }
 
+TEST(EncodeFloating, HalfAByteHasNoNanAndNoInfinity) {
+  const NumberFormat e2m1 = format_of("float4_e2m1");
+  EXPECT_EQ(e2m1.name(), "float4_e2m1");
+  EXPECT_EQ(e2m1.bits(), 4U);
+  // "OCP Microscaling Formats (MX) Specification", version 1.0, table 5.
+  const std::vector<double> values = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (std::uint64_t pattern = 0; pattern < values.size(); ++pattern) {
+    EXPECT_EQ(decode_number(e2m1, pattern), values[pattern]);
+    EXPECT_EQ(decode_number(e2m1, pattern | 8), -values[pattern]);
+    EXPECT_EQ(encode_floating(e2m1, values[pattern]), pattern);
+    EXPECT_EQ(encode_floating(e2m1, -values[pattern]), pattern | 8);
+    EXPECT_TRUE(is_finite(e2m1, pattern) && is_finite(e2m1, pattern | 8));
+  }
+  EXPECT_EQ(encode_floating(e2m1, 2.5), 4U);  // ties to even
+  EXPECT_EQ(encode_floating(e2m1, 3.5), 6U);
+  EXPECT_EQ(encode_floating(e2m1, -5.1), 15U);
+  EXPECT_EQ(encode_floating(e2m1, 1e9), 7U);  // the largest value, not infinity
+  EXPECT_EQ(encode_floating(e2m1, -infinity), 15U);
+  EXPECT_EQ(max_pattern(e2m1), 7U);
+  EXPECT_EQ(encode_text(e2m1, "nan"), std::nullopt);
+  EXPECT_EQ(scale_pattern(e2m1, 3, 2), 5U);
+  EXPECT_ERROR(static_cast<void>(nan_pattern(e2m1)), unsupported, "has no NaN");
+  EXPECT_ERROR(static_cast<void>(infinity_pattern(e2m1)), unsupported, "has no infinity");
+  EXPECT_EQ(field_of_bit(e2m1, 3), "sign");
+  EXPECT_EQ(bit_field(e2m1, "exponent"), (std::vector<unsigned>{1, 2}));
+  EXPECT_EQ(bit_field(e2m1, "exponent_msb"), std::vector<unsigned>{2});
+  std::uint8_t byte = 0xA5;
+  NumberFormat high = e2m1;
+  high.bit_offset = 4;
+  EXPECT_EQ(load_pattern(high, &byte), 0xAU);
+  store_pattern(high, 0x3, &byte);
+  EXPECT_EQ(byte, 0x35);
+}
+
 TEST(EncodeFloating, EveryValueOfANarrowFormatComesBack) {
   for (const char* name :
        {"float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float16", "bfloat16"}) {
