@@ -33,7 +33,9 @@ struct TensorInfo {
   /// In HDF5: contiguous | compact | chunked | virtual | external | attribute, "+filters" when filtered. In
   /// other formats: stored | deflated. In each: storage_of_packed_file.
   std::string storage;
-  std::uint64_t stored_bytes = 0;  ///< bytes that its dataset or attribute stores in all
+  /// Bytes that its dataset or attribute stores in all; if its file is deflated as a whole, in the unpacked
+  /// one.
+  std::uint64_t stored_bytes = 0;
   /// The offset of the first byte in the file, when the elements follow each other there and no checksum of
   /// HDF5 covers them.
   std::optional<std::uint64_t> offset;

@@ -87,13 +87,11 @@ FileDescriptor unpacked_file(const Member& member) { return memory_file(unpacked
 
 void pack_block(Block& block, std::shared_ptr<const Member> member, const Container& content,
                 std::uint64_t base, const std::string& prefix) {
-  const std::uint64_t stored = member->stored_bytes;
   block.values = std::make_unique<PackedValues>(std::move(block.values), std::move(member), content);
   place_block(block, base, prefix, "");
   for (TensorInfo& tensor : block.tensors) {
     tensor.offset.reset();
     tensor.storage = storage_of_packed_file;
-    tensor.stored_bytes = stored;
   }
 }
 
