@@ -123,12 +123,13 @@ std::optional<ElementType> among(const std::array<Named, N>& types, std::string_
   return type;
 }
 
-/// The first code that has this number format.
+/// The first code of this number format, in which an element takes whole bytes.
 template <std::size_t N>
 std::optional<std::string_view> code_among(const std::array<Named, N>& types,
                                            std::string_view name) noexcept {
-  const auto at = std::find_if(types.begin(), types.end(),
-                               [&](const Named& one) { return one.name == name && !one.complex; });
+  const auto at = std::find_if(types.begin(), types.end(), [&](const Named& one) {
+    return one.name == name && !one.complex && one.packed_bits == 0;
+  });
   if (at == types.end()) return std::nullopt;
   return at->code;
 }

@@ -32,7 +32,7 @@ struct ElementType {
 [[nodiscard]] std::optional<ElementType> torch_type(std::string_view name);
 
 /// The code of a little-endian number format, given by its name (core/number). nullopt for formats that the
-/// archive cannot hold.
+/// archive cannot hold, or whose elements take a part of a byte there.
 [[nodiscard]] std::optional<std::string_view> npy_code(std::string_view number_format) noexcept;
 [[nodiscard]] std::optional<std::string_view> safetensors_code(std::string_view number_format) noexcept;
 /// A class of storages if there is one for the format ("FloatStorage"), else the dtype ("uint64").
