@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 
+#include "ckpt/format/half_byte_values.h"
 #include "ckpt/reader.h"
 #include "core/file.h"
 #include "inject/stored_bytes.h"
@@ -26,9 +27,8 @@ class FaultNamer {
       ++order;
       if (!tensor.refusal.empty() || !tensor.alias_of.empty()) continue;
       if (tensor.storage == ckpt::storage_of_packed_file) continue;  // its bytes are those of others too
-      const auto& values = reader_.values(tensor);
-      if (values.locate(0).bit) continue;  // a byte of it is not one element
-      const auto runs = values.stored_runs();
+      if (ckpt::takes_half_a_byte(*tensor.format)) continue;         // a byte of it is not one element
+      const auto runs = reader_.values(tensor).stored_runs();
       std::uint64_t before = 0;
       for (std::size_t i = 0; i < runs.size(); before += runs[i++].bytes)
         places_.push_back({&tensor, order, i, runs[i].offset, runs[i].bytes, before, 0});

@@ -55,7 +55,8 @@ HeldFolder::HeldFolder(const std::filesystem::path& path) {
   };
   if (::mkdir(hidden.c_str(), S_IRWXU) != 0) failed(errno);
   lock_ = open_folder(hidden);
-  (void)take(lock_);  // a file system without locks: nobody can remove it as abandoned then
+  if (!lock_) failed(errno);
+  (void)take(lock_);  // on a file system without locks, nobody else gets one either
   if (::rename(hidden.c_str(), path.c_str()) != 0) failed(errno);
   path_ = path;
 }

@@ -11,8 +11,9 @@ namespace bitrift {
 
 /// The pattern of a floating format that is nearest to `value`, ties to even (IEEE 754-2019, section 4.3.1).
 /// Beyond the largest finite value by half a unit or more: infinity; in formats that have none (finite_only),
-/// NaN. A NaN becomes nan_pattern with its sign. Powers of two (float8_e8m0): NaN also for zero and below;
-/// values below the smallest one become the smallest one. `format` must be floating.
+/// NaN; in formats without NaN, that value. A NaN becomes nan_pattern with its sign, and throws
+/// Error(unsupported) if there is none. Powers of two (float8_e8m0): NaN also for zero and below; values
+/// below the smallest one become the smallest one. `format` must be floating.
 [[nodiscard]] std::uint64_t encode_floating(const NumberFormat& format, double value);
 
 /// The pattern of a value times a factor. Floating: the exact product, rounded once as by encode_floating; a

@@ -216,9 +216,8 @@ class Selection {
       const bool halves = tensor.format && ckpt::takes_half_a_byte(*tensor.format);
       if (halves != ckpt::takes_half_a_byte(*format)) {
         fail_at(ErrorCode::bad_input, "as",
-                "{}: --as '{}={}': {} is {}, and elements of half a byte are read as nothing else, nor "
-                "anything else as them",
-                file_, glob, name, tensor.path, tensor.dtype);
+                "{}: --as '{}={}': {} is {}; --as can neither give nor replace a type of half a byte", file_,
+                glob, name, tensor.path, tensor.dtype);
       }
       if (format->bytes != tensor.element_bytes || !tensor.plain) {
         fail_at(ErrorCode::bad_input, "as",

@@ -49,7 +49,7 @@ class Disturber {
       const auto spot = values.locate(tensor->byte_of(element));
       const std::uint64_t run = tensor->whole() ? std::max<std::uint64_t>(spot.run / mask.size(), 1) : 1;
       const std::uint64_t count = std::min(run, elements - element);
-      if (spot.bit) {
+      if (spot.bit) {  // a whole number of bytes: one run of all elements
         disturb_run(spot.at, count / 2, in_both_halves(mask));
       } else if (spot.chunk) {
         Chunk& chunk = chunks_[spot.chunk->offset];

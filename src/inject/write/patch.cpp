@@ -237,9 +237,9 @@ class Patcher {
       byte.after = byte.before;
       byte.site = &site;
     }
-    Site part = site;
-    part.format.bit_offset = bit;
-    alter(part, change, &byte.after);
+    NumberFormat format = site.format;
+    format.bit_offset = bit;
+    alter(site, format, change, &byte.after);
   }
 
   /// A deflated file is one chunk of all of its tensors.
@@ -254,13 +254,17 @@ class Patcher {
   }
 
   /// Checks the old value and stores the new one; bits outside of the value (padding) stay.
-  void alter(const Site& site, const record::ElementChange& change, std::uint8_t* stored) const {
-    const std::uint64_t found = load_pattern(site.format, stored) ^ site.inverted;
+  void alter(const Site& site, const NumberFormat& format, const record::ElementChange& change,
+             std::uint8_t* stored) const {
+    const std::uint64_t found = load_pattern(format, stored) ^ site.inverted;
     if (found != change.old_pattern) {
       fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}", file_,
            change.element, site.shared.tensor, found, change.old_pattern);
     }
-    store_pattern(site.format, change.new_pattern ^ site.inverted, stored);
+    store_pattern(format, change.new_pattern ^ site.inverted, stored);
+  }
+  void alter(const Site& site, const record::ElementChange& change, std::uint8_t* stored) const {
+    alter(site, site.format, change, stored);
   }
 
   /// CRC-32C is linear, so the stored sum follows from the changed bytes alone. It is that of the values in

@@ -193,7 +193,7 @@ def test_narrow_types_stand_beside_others(tmp_path: Path) -> None:
     refused("inject", file, "--dry-run", "--tensor", "t", says="an element takes 6 bits, less than a byte")
     refused("inject", file, "--dry-run", "--tensor", "t", "--as", "t=uint8", says="f")
     for view in ("f=uint8", "s=float4_e2m1"):
-        refused("inject", file, "--dry-run", "--tensor", view[0], "--as", view, says="elements of half a byte")
+        refused("inject", file, "--dry-run", "--tensor", view[0], "--as", view, says="can neither give nor replace")
     metadata = run_json("inject", file, "--dry-run", "--plane", "metadata", "--count", 1)
     assert metadata["eligible_bits"] == 8 * (file.stat().st_size - 18)
 

@@ -69,7 +69,7 @@ class KerasRewriter final : public Rewriter {
 
 KerasContainer::KerasContainer(std::unique_ptr<const archive::BoundedFile> file,
                                archive::ZipDirectory directory, FileDescriptor fd)
-    : ZipContainer(std::move(file), std::move(directory), duplicate(fd, file->name())),
+    : ZipContainer(std::move(file), std::move(directory), duplicate(fd, "a .keras archive")),
       packed_(weights_member().deflated ? member_of(weights_member()) : nullptr),
       weights_(weights_of(this->file(), weights_member(), packed_.get(), std::move(fd))) {
   if (packed_) note_values(packed_->data, packed_->data + packed_->stored_bytes);

@@ -37,18 +37,19 @@ class PackedValues final : public Values {
   [[nodiscard]] const std::string& unreadable() const noexcept override { return inner_->unreadable(); }
   [[nodiscard]] std::string unalterable() const override {
     if (std::string reason = inner_->unalterable(); !reason.empty() || bytes() == 0) return reason;
-    if (inner_->chunk_bytes() > 0 && inner_->locate(0).chunk)
-      return "it is compressed in a compressed file; unpack it from the archive (`unzip`)";
-    if (inner_->chunk_bytes() == 0 && inner_->locate(0).seal)
-      return "a checksum covers it in a compressed file; unpack it from the archive (`unzip`)";
-    return "";
+    try {
+      return problem_of(inner_->locate(0));
+    } catch (const Error& error) {  // its first value is not stored
+      if (error.code() == ErrorCode::io) throw;
+      return error.what();
+    }
   }
   void read(std::uint64_t first, std::span<std::uint8_t> out) const override { inner_->read(first, out); }
   [[nodiscard]] std::uint64_t stride() const noexcept override { return inner_->stride(); }
   [[nodiscard]] Spot locate(std::uint64_t byte) const override {
     Spot spot = inner_->locate(byte);
-    if (spot.chunk || spot.seal)
-      fail(ErrorCode::internal, "{}: no value of it can be altered", member_->where);
+    if (const std::string problem = problem_of(spot); !problem.empty())
+      fail(ErrorCode::unsupported, "{}: {}", member_->where, problem);
     h5map::Chunk chunk;
     chunk.offset = member_->data;
     chunk.bytes = member_->stored_bytes;
@@ -76,6 +77,13 @@ class PackedValues final : public Values {
   }
 
  private:
+  /// Why a value there cannot be altered; "" if it can.
+  static std::string problem_of(const Spot& spot) {
+    if (spot.chunk) return "it is compressed in a compressed file; unpack it from the archive (`unzip`)";
+    if (spot.seal) return "a checksum covers it in a compressed file; unpack it from the archive (`unzip`)";
+    return "";
+  }
+
   std::unique_ptr<Values> inner_;
   std::shared_ptr<const Member> member_;
   const Container& content_;
