@@ -43,26 +43,36 @@ std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {
   const bool several = base_.files().several();
   std::set<std::size_t> parts =
       several ? inject::altered_parts(patch, base_.files()) : std::set<std::size_t>();
+  drop_foreign_copies();
   copy_parts(parts);
   inject::write_patch(*file_, patch, false);
   if (shared_) file_->sync();
   patch_ = std::move(patch);
   parts_ = std::move(parts);
-  note_written();
+  note_written(parts_);
   return altered_tensors(faults);
 }
 
 void PrivateCopy::restore() {
-  std::set<std::size_t> foreign;  // something else wrote to them in the run
+  std::set<std::size_t> altered;  // and written to by nothing else in the run
   for (const std::size_t part : parts_) {
-    if (!is_as_written(part)) foreign.insert(part);
+    if (is_as_written(part)) altered.insert(part);
   }
   inject::write_patch(*file_, patch_, true);
   if (shared_) file_->sync();
-  note_written();
-  link_parts(foreign);
+  note_written(altered);
+  drop_foreign_copies();
   patch_ = {};
   parts_ = {};
+}
+
+/// A copy that something else wrote to would be loaded by every later run.
+void PrivateCopy::drop_foreign_copies() {
+  std::set<std::size_t> foreign;
+  for (const auto& [part, stamp] : copies_) {
+    if (!is_as_written(part)) foreign.insert(part);
+  }
+  link_parts(foreign);
 }
 
 bool PrivateCopy::is_as_written(std::size_t part) const {
@@ -70,8 +80,8 @@ bool PrivateCopy::is_as_written(std::size_t part) const {
   return copy != copies_.end() && FileStamp::of(file_->files().path_of(part)) == copy->second;
 }
 
-void PrivateCopy::note_written() {
-  for (const std::size_t part : parts_) {
+void PrivateCopy::note_written(const std::set<std::size_t>& parts) {
+  for (const std::size_t part : parts) {
     if (const auto now = FileStamp::of(file_->files().path_of(part))) copies_.insert_or_assign(part, *now);
   }
 }

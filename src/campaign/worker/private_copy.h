@@ -50,7 +50,8 @@ class PrivateCopy {
   void copy_parts(const std::set<std::size_t>& parts);
   void link_parts(const std::set<std::size_t>& parts);
   [[nodiscard]] bool is_as_written(std::size_t part) const;
-  void note_written();
+  void drop_foreign_copies();
+  void note_written(const std::set<std::size_t>& parts);
 
   const ckpt::Reader& base_;
   std::filesystem::path path_;

@@ -123,6 +123,17 @@ TEST_F(SetCopy, AFileThatARunWroteToIsNotUsedAgain) {
   EXPECT_EQ(in_copy("a"), in_base("a"));
 }
 
+TEST_F(SetCopy, ACopyThatALaterRunWroteToIsNotKept) {
+  copy_->alter(nan_in("a"));
+  copy_->restore();
+  copy_->alter(nan_in("b"));
+  std::ofstream(file("copy", "a"), std::ios::app) << "more";
+  copy_->restore();
+  EXPECT_TRUE(is_link("a"));
+  EXPECT_FALSE(is_link("b"));
+  EXPECT_EQ(in_copy("a"), in_base("a"));
+}
+
 TEST_F(SetCopy, AFileThatWasWrittenToBetweenTwoRunsIsCopiedAgain) {
   copy_->alter(nan_in("a"));
   copy_->restore();
