@@ -36,7 +36,7 @@ class Tensor:
     """Empty for a scalar."""
     storage: str
     """contiguous, compact, chunked, virtual or external, with "+filters" when filtered; outside of HDF5 stored or
-    deflated."""
+    deflated. Anywhere: "deflated file", if its file is deflated as a whole in an archive."""
     stored_bytes: int
     offset: int | None
     """Where its first byte is in the file; None when the bytes do not lie in one piece."""

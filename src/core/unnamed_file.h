@@ -1,4 +1,4 @@
-// Descriptors of files that have no name of their own.
+// File descriptors that do not come from open(2).
 #pragma once
 
 #include <cstdint>

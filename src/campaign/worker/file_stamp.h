@@ -1,4 +1,4 @@
-// What shows whether a file was changed, without reading it.
+// Shows whether a file was changed, without reading it.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace bitrift::campaign {
 
-/// The fields of a file's status that every change of it changes. The times are from the kernel's clock,
-/// which nobody sets back by chance; a change through shared mapped memory may not show in them.
+/// The fields of a file's status that change whenever the file does. Its times come from the kernel's clock,
+/// which is not set back by chance. A write through a shared memory mapping may leave them as they are.
 class FileStamp {
  public:
   /// Follows links; nullopt, with the reason in errno, if there is no such file.

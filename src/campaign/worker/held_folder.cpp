@@ -30,8 +30,9 @@ bool is_at(const FileDescriptor& fd, const std::filesystem::path& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/// Removes a folder while it holds its lock, so that two programs never remove one, and one of them what the
-/// other has made since. Waits a little for another that is doing it.
+/// Removes a folder while holding its lock. Otherwise two programs could remove it at once, and the slower
+/// one would remove what the other has made in its place. Waits up to two seconds for a program that removes
+/// it.
 void remove_left(const std::filesystem::path& path) {
   using namespace std::chrono_literals;
   const FileDescriptor fd = open_folder(path);
@@ -44,7 +45,7 @@ void remove_left(const std::filesystem::path& path) {
 
 HeldFolder::HeldFolder(const std::filesystem::path& path) {
   remove_left(path);
-  // It has its lock before it has its name.
+  // The folder is locked before it gets its name.
   const auto hidden = path.parent_path() / fmt::format(".{}.{}", path.filename().string(), ::getpid());
   std::error_code error;
   std::filesystem::remove_all(hidden, error);

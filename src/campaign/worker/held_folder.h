@@ -8,8 +8,8 @@
 
 namespace bitrift::campaign {
 
-/// A folder that is removed with this object, and that its process holds by a lock as long as it lives: a
-/// folder that nobody holds was left by a killed program.
+/// A folder that is removed with this object. The process holds a lock on it while the object lives, so a
+/// folder without a lock was left behind by a killed program.
 class HeldFolder {
  public:
   HeldFolder() = default;
@@ -28,7 +28,7 @@ class HeldFolder {
   FileDescriptor lock_;
 };
 
-/// Removes such a folder if nobody holds it.
+/// Removes such a folder unless a process holds it.
 void remove_abandoned(const std::filesystem::path& folder);
 
 }  // namespace bitrift::campaign

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,8 +29,8 @@ class Scratch {
 /// Folders of replays stay, because a replay may be running.
 void remove_scratch_of(const std::filesystem::path& root) noexcept;
 
-/// Removes the folders in `parent` that have such names and that nobody holds, whichever campaign they are
-/// of.
+/// Removes the folders in `parent` that scratch_name() names for this user, of whatever campaign, unless a
+/// process holds them.
 void remove_abandoned_scratch(const std::filesystem::path& parent) noexcept;
 
 /// "bitrift-<user id>-<digest of the campaign's folder>-<worker>": the next start knows it, and cleans up

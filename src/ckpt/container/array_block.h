@@ -31,8 +31,8 @@ struct ArrayPlace {
 [[nodiscard]] std::vector<std::uint64_t> dense_strides(const std::vector<std::uint64_t>& shape,
                                                        std::uint64_t element_bytes, bool first_fastest);
 
-/// Gives a block, whose values are those of a part of a whole already, its place in that whole; see
-/// move_block(). Tensors of values that cannot be altered are refused.
+/// As move_block(), for a block whose values already read the whole. Tensors whose values cannot be altered
+/// are refused.
 void place_block(Block& block, std::uint64_t base, const std::string& prefix, const std::string& file);
 
 /// Takes a block of one file as one of a whole, in which the file begins at byte `base`. prefix: of its

@@ -1,4 +1,4 @@
-// Values of which a byte holds two.
+// Values that take half a byte each.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace bitrift::ckpt {
 /// Whether two elements of this format share a byte of a file (float4_e2m1).
 [[nodiscard]] bool takes_half_a_byte(const NumberFormat& format) noexcept;
 
-/// Elements of four bits, two in each byte of the inner values, the first in the low bits; each is a byte of
-/// these values. The inner ones are stored as they are, not compressed.
+/// Presents elements of four bits as one byte each. The inner values hold two in a byte, the first in the low
+/// bits, and are not compressed.
 class HalfByteValues final : public UnchunkedValues {
  public:
   explicit HalfByteValues(std::unique_ptr<Values> inner);

@@ -10,7 +10,7 @@
 namespace bitrift::ckpt {
 
 /// The tensors of the archive's HDF5 file; all offsets are those of the archive. When values are altered, the
-/// CRC-32 of the HDF5 file is updated. A stored file keeps its size; a deflated one is read in memory.
+/// CRC-32 of the HDF5 file is updated. A stored file keeps its size; a deflated one is unpacked in memory.
 class KerasContainer final : public ZipContainer {
  public:
   /// The member that holds the weights.

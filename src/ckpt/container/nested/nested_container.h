@@ -18,7 +18,7 @@ class NestedContainer final : public ZipContainer {
   /// Whether a member has the name of a file of torch.save.
   [[nodiscard]] static bool holds_files(const archive::ZipDirectory& directory);
   /// `fd` holds the caller's lock. Throws Error(unsupported) if such a file was not written by torch.save,
-  /// Error(bad_file) if it is damaged. Deflated files are read in memory.
+  /// Error(bad_file) if it is damaged. Deflated files are unpacked in memory.
   NestedContainer(std::unique_ptr<const archive::BoundedFile> file, archive::ZipDirectory directory,
                   FileDescriptor fd);
 
