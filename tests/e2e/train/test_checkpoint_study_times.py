@@ -126,9 +126,13 @@ def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path)
         assert cell["difference"] == pytest.approx(useful - replayed)
         low, high = cell["difference_student_t"]
         assert low <= cell["difference"] <= high
-    # What a life knows of its own costs is in its newest checkpoint.
-    assert all(row["step_seconds"] > 0 for row in lives if row["steps"] > 0)
-    assert any("block_seconds" in row and "persist_seconds" in row for row in lives)
+    # What a life knows of its own costs is in its newest checkpoint: those of the steps after its first one and of
+    # the saves before. A kill can come between a checkpoint and its provenance. Then the one before it counts.
+    for row in lives:
+        if row["steps"] - row["interval"] >= 2:
+            assert row["step_seconds"] > 0
+        if row["steps"] >= 4 * row["interval"]:
+            assert row["block_seconds"] > 0 and row["persist_seconds"] > 0
 
 
 def expected_of_own_costs(interval: int, lives: list[dict], before: dict[int, dict]) -> float:
