@@ -12,9 +12,8 @@
 namespace bitrift::archive {
 namespace {
 
-constexpr std::uint64_t most_pickle = std::uint64_t{64} << 20U;
-constexpr std::size_t most_values = std::size_t{4} << 20U;
-constexpr PickleId mark = ~PickleId{0};  // on the stack
+constexpr std::size_t most_values = std::size_t{32} << 20U;  // of 64 bytes each
+constexpr PickleId mark = ~PickleId{0};                      // on the stack
 
 }  // namespace
 
@@ -392,9 +391,9 @@ class PickleMachine {
 };
 
 Pickle::Pickle(std::span<const std::uint8_t> bytes, const std::string& where) {
-  if (bytes.size() > most_pickle) {
+  if (bytes.size() > most_pickle_bytes) {
     fail(ErrorCode::unsupported, "{}: the pickle has {} bytes; at most {} are read", where, bytes.size(),
-         most_pickle);
+         most_pickle_bytes);
   }
   PickleMachine(bytes, where, *this).run();
 }

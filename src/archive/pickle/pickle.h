@@ -27,6 +27,10 @@ enum class PickleKind : std::uint8_t {
   persistent  ///< an object that the program that loads the pickle keeps elsewhere
 };
 
+/// The most that one pickle may have. A file with 500,000 tensors has a pickle of about 70 MB; a distributed
+/// checkpoint, one of about 130 MB.
+inline constexpr std::uint64_t most_pickle_bytes = std::uint64_t{256} << 20U;
+
 /// The numbers of values, in the order in which the pickle creates them.
 using PickleId = std::uint32_t;
 
@@ -50,7 +54,8 @@ struct PickleValue {
 class Pickle {
  public:
   /// The bytes must outlive it. `where` names file and pickle in messages. Throws Error(bad_file) for damage,
-  /// Error(unsupported) for other opcodes and for pickles of more than 64 MiB or 4 million values.
+  /// Error(unsupported) for other opcodes and for pickles of more than most_pickle_bytes or 32 million
+  /// values.
   Pickle(std::span<const std::uint8_t> bytes, const std::string& where);
 
   [[nodiscard]] const PickleValue& operator[](PickleId id) const { return values_.at(id); }

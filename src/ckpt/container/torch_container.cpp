@@ -10,7 +10,6 @@ namespace bitrift::ckpt {
 namespace {
 
 constexpr std::string_view pickle_name = "/data.pkl";
-constexpr std::uint64_t most_data_pickle = std::uint64_t{64} << 20U;
 
 }  // namespace
 
@@ -27,9 +26,9 @@ std::string TorchContainer::root_of(const archive::ZipDirectory& directory) {
 archive::TorchContents TorchContainer::read_pickle() const {
   const archive::ZipMember& member = *directory().find(root_ + std::string(pickle_name));
   const std::string where = file().name() + ": " + archive::printable(member.name);
-  if (member.bytes > most_data_pickle) {
+  if (member.bytes > archive::most_pickle_bytes) {
     fail(ErrorCode::unsupported, "{}: has {} bytes; at most {} are read", where, member.bytes,
-         most_data_pickle);
+         archive::most_pickle_bytes);
   }
   const auto pickle = beginning(member, member.bytes);
   if (pickle.size() != member.bytes) fail(ErrorCode::bad_file, "{}: ends too early", where);

@@ -17,8 +17,6 @@
 namespace bitrift::ckpt {
 namespace {
 
-constexpr std::uint64_t most_metadata = std::uint64_t{64} << 20U;
-
 /// The one tensor that an archive of torch.distributed.checkpoint holds.
 Block only_block(Container& container, const std::string& where) {
   std::vector<Block> blocks = container.blocks();
@@ -102,9 +100,9 @@ void SetContainer::open_files(const FileSet& set) {
 
 void SetContainer::open_pieces(const FileSet& set) {
   const archive::BoundedFile metadata(set.folder / set.index);
-  if (metadata.size() > most_metadata) {
+  if (metadata.size() > archive::most_pickle_bytes) {
     fail(ErrorCode::unsupported, "{}: has {} bytes; at most {} are read", metadata.name(), metadata.size(),
-         most_metadata);
+         archive::most_pickle_bytes);
   }
   const auto pickle = metadata.read(0, metadata.size(), "the metadata");
   archive::DistributedContents contents = archive::distributed_contents(pickle, metadata.name());

@@ -113,6 +113,15 @@ TEST(TorchPickle, ARecurrentModuleListsItsParametersTwice) {
   EXPECT_EQ(paths(module("h\x05" + held)), (Paths{"w", "b", "_flat_weights/0", "_flat_weights/1"}));
 }
 
+// As many values as in the file of a mixture of experts with 90,000 parameters and the states of its
+// optimizer.
+TEST(TorchPickle, MillionsOfValuesAreRead) {
+  const auto found = tensors(proto + "}(" + text("many") + "](" + std::string(6'000'000, 'N') + "e" +
+                             text("w") + tensor(1, 0, {}, {}) + "u.");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].path, "w");
+}
+
 TEST(TorchPickle, OpcodesOfProtocol0AreRead) {
   EXPECT_EQ(paths("(" + held + "ios\nsystem\n."), Paths{"tensor"});
   EXPECT_EQ(paths("(" + global("os", "system") + "I1\n" + held + "o."), Paths{"1"});
