@@ -94,20 +94,24 @@ std::string layer_of_key(std::string_view key) {
 }
 
 /// Layers whose weight and bias parameters have other names: recurrent ones, attention's joint projection,
-/// weight normalisation (torch.nn.RNNBase, MultiheadAttention, utils.weight_norm, utils.parametrizations),
-/// experts that share a tensor, and embeddings that are parameters of a model (transformers, timm).
+/// weight normalisation (torch.nn.RNNBase and RNNCellBase, MultiheadAttention, utils.weight_norm,
+/// utils.parametrizations), experts that share a tensor, and embeddings that are parameters of a model
+/// (transformers, timm).
 /// parent: the name before `name`.
 std::string role_of_variant(std::string_view name, std::string_view parent, std::size_t dimensions) {
   if (is_one_of<4>(name, {"weight_g", "weight_v", "weight_orig", "in_proj_weight"})) return "weight";
   if (is_one_of<3>(name, {"q_proj_weight", "k_proj_weight", "v_proj_weight"})) return "weight";
-  if (is_one_of<4>(name, {"q_bias", "k_bias", "v_bias", "final_logits_bias"}) || name.ends_with("_proj_bias"))
-    return "bias";
+  constexpr std::array<std::string_view, 6> biases = {"q_bias", "k_bias", "v_bias",
+                                                      "bias_k", "bias_v", "final_logits_bias"};
+  if (is_one_of(name, biases) || name.ends_with("_proj_bias")) return "bias";
   const bool kept = is_one_of<3>(name, {"original", "original0", "original1"});
   if (kept && (parent == "weight" || parent == "bias")) return std::string(parent);
   for (const std::string_view kind : {"weight", "bias"}) {
-    for (const std::string_view of : {"_ih_l", "_hh_l", "_hr_l"}) {
-      if (name.starts_with(std::string(kind).append(of))) return std::string(kind);
-    }
+    if (!name.starts_with(kind)) continue;
+    const std::string_view of = name.substr(kind.size());  // a cell has no number
+    if (of == "_ih" || of == "_hh") return std::string(kind);
+    if (of.starts_with("_ih_l") || of.starts_with("_hh_l") || of.starts_with("_hr_l"))
+      return std::string(kind);
   }
   // A diagonal matrix: Touvron et al., "Going deeper with image transformers" (ICCV 2021), section 2.
   const std::string_view block = without_number(parent);
@@ -148,6 +152,20 @@ bool is_norm_by_shape(const Catalog& catalog, const Dataset& dataset, std::strin
   if (weight == nullptr || weight->shape != dataset.shape) return false;
   if (dataset.shape.front() == 0) return false;  // ZeRO 3 leaves every parameter without elements
   return bias != nullptr ? bias->shape == weight->shape : names_a_norm(layer);
+}
+
+/// The vectors that spectral normalisation improves in every step (torch.nn.utils.spectral_norm, and
+/// utils.parametrizations.spectral_norm): each estimates a singular vector of a weight.
+bool is_singular_vector(const Catalog& catalog, const Dataset& dataset, std::string_view name) {
+  const bool old = name == "weight_u" || name == "weight_v";
+  if (dataset.shape.size() != 1 || (!old && name != "_u" && name != "_v")) return false;
+  std::string stem = dataset.path.substr(0, dataset.path.size() - name.size());
+  if (old) return catalog.find(stem + "weight_orig") != nullptr;
+  if (stem.empty()) return false;
+  stem.pop_back();  // LAYER.parametrizations.weight.0._u beside LAYER.parametrizations.weight.original
+  const std::size_t cut = stem.find_last_of(kSeparators);
+  return cut != std::string::npos && is_number(std::string_view(stem).substr(cut + 1)) &&
+         catalog.find(stem.substr(0, cut + 1) + "original") != nullptr;
 }
 
 /// "state" and "state0", "param_groups" and "group0".
@@ -227,12 +245,12 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   if (cut != std::string_view::npos && path[cut] == '/' && is_beside_model(top)) return {place.role, ""};
   const std::string_view name = key.substr(key.find_last_of(kSeparators) + 1);
   const std::string parent = place.layer.substr(place.layer.find_last_of(kSeparators) + 1);
+  if (is_singular_vector(catalog, dataset, name)) place.role = "running_stat";
   if (place.role == "unknown") place.role = role_of_variant(name, parent, dataset.shape.size());
   if (slot && place.role == "unknown") return *slot;
   if (place.role == "unknown") place = place_in_parameter(path).value_or(place);
-  for (const char separator : {'.', '/'}) {  // LAYER.parametrizations.weight is a part of LAYER
-    const std::string end = fmt::format("{0}parametrizations{0}{1}", separator, parent);
-    if (place.layer.ends_with(end)) place.layer.resize(place.layer.size() - end.size());
+  for (const std::string_view part : {".parametrizations.", "/parametrizations/"}) {  // a part of its layer
+    if (const std::size_t at = place.layer.find(part); at != std::string::npos) place.layer.resize(at);
   }
   if ((place.role == "weight" || place.role == "bias") && is_norm_by_shape(catalog, dataset, place.layer)) {
     place.role = "norm";
