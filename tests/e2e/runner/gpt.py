@@ -7,6 +7,8 @@ lenient   the base of `aux`, loaded with strict=False into a model without that 
 cropped   only the first rows of the table of positions are loaded
 idle      two layers, first and last by name, that are loaded and never used
 average   the evaluation uses an average of the weights
+adagrad   the optimizer keeps sums of squares, whose role is unknown
+fresh     the same base, of which the script loads the weights only
 """
 
 import sys
@@ -48,7 +50,10 @@ torch.manual_seed(0)
 model = Gpt()
 ema = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.1))
 averages = {"ema": ema} if KIND == "average" else {}
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+if KIND in ("adagrad", "fresh"):
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
+else:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 text = torch.randint(0, TOKENS, (32, LENGTH), generator=torch.Generator().manual_seed(1)).cumsum(1) % TOKENS
 
 
@@ -69,7 +74,7 @@ def evaluate():
 
 
 def load(path):
-    if KIND in ("tied", "two", "average"):
+    if KIND in ("tied", "two", "average", "adagrad"):
         return bitrift.torch.load_into(path, model, optimizer, **averages)
     with h5py.File(path) as file:
         tensors = {name: torch.from_numpy(value[()]) for name, value in file["model"].items()}

@@ -16,7 +16,7 @@ from campaign_support import CONTROLS, Driver, campaign, read_rows
 
 SCRIPT = Path(__file__).with_name("gpt.py")
 ENVIRONMENT = {"BITRIFT_PYTHON": sys.executable, "BITRIFT_TRAIN_PROGRAM": ""}
-BASE = {"lenient": "aux"}
+BASE = {"lenient": "aux", "fresh": "adagrad"}
 
 
 class Gpt:
@@ -155,6 +155,33 @@ def test_canaries_alter_no_layer_that_is_not_used(tmp_path: Path, strata: dict[s
         layers = ("model/wte.weight", "model/wpe.weight", "model/attn.weight", "model/mlp.weight")
         poolers = ("model/a_pooler.weight", "model/zz_pooler.weight")
         assert {row["stratum_bits"] for row in study.trials()} == {elements_of(study.base, *layers, *poolers)}
+
+
+SUMS = {"tensors": ["optimizer/sum/**"], "roles": ["unknown"], "fields": ["sign", "exponent_msb"]}
+
+
+def test_tensors_of_unknown_role_are_chosen_by_name(tmp_path: Path) -> None:
+    study = Gpt(tmp_path, "adagrad")
+    done = study.start(strata=SUMS).finish()
+    assert done.returncode == 0, done.stderr
+    with h5py.File(study.base) as file:
+        sums = [f"optimizer/sum/{name}" for name in file["optimizer/sum"]]
+    assert len(sums) == 8
+    assert {row["stratum_bits"] for row in study.trials()} == {elements_of(study.base, *sums)}
+    assert {fault["tensor"] for row in study.trials() for fault in row["faults"]} <= set(sums)
+    canaries = {row["id"]["stratum"] for row in read_rows(tmp_path / "out").values() if row["kind"] == "canary"}
+    assert "canary:reads-unknown" in canaries
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_tensors_of_unknown_role_that_a_script_does_not_load_are_refused(tmp_path: Path, named: bool) -> None:
+    study = Gpt(tmp_path, "fresh")
+    strata = SUMS if named else {name: value for name, value in SUMS.items() if name != "tensors"}
+    done = study.start(strata=strata).finish()
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    print(last)
+    assert "unknown.sign" in last and "the script does not load" in last
 
 
 # Shards of the other trainers: test_campaign_shards.py and test_campaign_shards_trained.py.
