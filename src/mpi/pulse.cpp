@@ -36,6 +36,16 @@ void beat(Place place) noexcept {
   shown->beat.store(time, relaxed);
 }
 
+void show_steps(Steps steps) noexcept {
+  if (shown != nullptr)
+    shown->steps.store(2 * steps.done + (steps.in_next ? 1 : 0), std::memory_order_relaxed);
+}
+
+Steps shown_steps(const Pulse& pulse) noexcept {
+  const std::int64_t steps = pulse.steps.load(std::memory_order_relaxed);
+  return {steps / 2, steps % 2 != 0};
+}
+
 double seconds_waited() noexcept { return static_cast<double>(waited) * 1e-9; }
 
 Waiting::Waiting() noexcept {

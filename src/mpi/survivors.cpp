@@ -170,9 +170,16 @@ Communicator spawn(const Communicator& communicator, const std::vector<std::stri
   words.push_back(nullptr);
   const Waiting others;
   MPI_Comm between = MPI_COMM_NULL;
-  check_code(MPI_Comm_spawn(command[0].c_str(), words.data(), 1, MPI_INFO_NULL, 0,
-                            communicator.state().handle, &between, MPI_ERRCODES_IGNORE),
-             "MPI_Comm_spawn");
+  try {
+    check_code(MPI_Comm_spawn(command[0].c_str(), words.data(), 1, MPI_INFO_NULL, 0,
+                              communicator.state().handle, &between, MPI_ERRCODES_IGNORE),
+               "MPI_Comm_spawn");
+  } catch (const RankFailed&) {
+    throw;
+  } catch (const Error& error) {  // Open MPI 5.0.11 says MPI_ERR_UNKNOWN where it has no slot
+    fail(error.code(), "{}; an mpirun of your own needs --oversubscribe, or more slots than ranks",
+         error.what());
+  }
   return merged(between, false);
 }
 

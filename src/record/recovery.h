@@ -120,7 +120,8 @@ struct Recovery {
   std::optional<StateSource> state = {};  ///< absent: no state was lost (a spare died, or only a step was
                                           ///< lost)
   std::vector<int> failed;                ///< ranks, as the run began, whose work was lost, ascending; empty
-                                          ///< where the run only expands
+                                          ///< where the run only expands, or was launched again and no rank
+                                          ///< left a note
   int ranks_before = 0, ranks_after = 0;  ///< that worked
   std::int64_t step = 0;                  ///< steps of this run after the state from which it continued
   std::int64_t steps_lost = 0;            ///< updates that were undone

@@ -63,8 +63,9 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     if (launched_by_us()) {
       spdlog::debug("{}", failed.what());
     } else {
-      complain(fmt::format("rank {}: another rank was lost before the training began; start the job again",
-                           environment.world().rank()));
+      complain(fmt::format(
+          "rank {}: another rank was lost, and this one cannot continue without it; start the job again",
+          environment.world().rank()));
     }
     environment.abort(1);
   } catch (const std::exception& error) {
@@ -97,7 +98,18 @@ train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
         name_of(plan.recovery.kind));
     throw mpi::AgreedError(ErrorCode::bad_input, text);
   }
-  return surviving_team(environment, plan.parallel.ranks);
+  train::Team team = surviving_team(environment, plan.parallel.ranks);
+  const int started = environment.world().size();
+  if (plan.recovery.spares > 0 && !mpi::is_spawned() &&
+      started < plan.parallel.ranks + plan.recovery.spares) {
+    throw mpi::AgreedError(
+        ErrorCode::bad_input,
+        fmt::format("--on-failure {}: {} ranks work and {} wait to take their places, but {} were started; "
+                    "start mpirun with -np {}",
+                    name_of(plan.recovery.kind), plan.parallel.ranks, plan.recovery.spares, started,
+                    plan.parallel.ranks + plan.recovery.spares));
+  }
+  return team;
 }
 
 int in_planned_world(const Arguments& arguments, const Planning& planning,
@@ -118,7 +130,8 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
                     .options = options,
                     .arguments = arguments.words,
                     .hang_limit = plan->hang_limit,
-                    .may_leave = !arguments.output.empty()};
+                    .may_leave = !arguments.output.empty(),
+                    .tells_steps = relaunches};
       plan.reset();
       if (relaunches) return run_with_relaunches(job, arguments.output);
       const bool survives = !options.empty();
@@ -134,7 +147,14 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
         complain(fmt::format("a rank was lost before the training began, {} times in a row", start_tries));
         return 1;
       }
-      if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
+      if (end.lost && survives) {
+        complain(
+            "mpirun ended the whole job, as it does when it loses a machine; --on-failure relaunch would "
+            "launch "
+            "it again");
+      } else if (end.lost) {
+        complain("a rank was lost, and with it the run; see --on-failure");
+      }
       return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
     }
   }

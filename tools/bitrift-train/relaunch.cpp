@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <system_error>
 
 #include "ckpt/reader.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr const char* note_variable = "BITRIFT_DEATH_NOTE";
 constexpr const char* ledger_variable = "BITRIFT_LEDGER_FOLDER";
 constexpr const char* noticed_variable = "BITRIFT_LOSS_NOTICED";
+constexpr const char* steps_variable = "BITRIFT_LOSS_STEPS";  // how far the lost job was: see tell_steps()
 
 std::vector<std::string> without_kills(const std::vector<std::string>& words) {
   std::vector<std::string> kept;
@@ -57,6 +59,23 @@ std::optional<LastFile> last_file(const std::filesystem::path& output) {
   return error ? std::nullopt : std::optional(LastFile{file, time});
 }
 
+// "DONE IN_NEXT" for the next launch, as in mpi::Steps.
+void tell_steps(const std::optional<mpi::Steps>& steps) {
+  if (steps) {
+    ::setenv(steps_variable, fmt::format("{} {:d}", steps->done, steps->in_next).c_str(), 1);
+  } else {
+    ::unsetenv(steps_variable);
+    spdlog::warn("no rank on this machine showed how far it was: steps that are lost are not counted");
+  }
+}
+
+std::optional<mpi::Steps> told_steps() {
+  const char* text = std::getenv(steps_variable);
+  mpi::Steps steps;
+  if (text == nullptr || !(std::istringstream(text) >> steps.done >> steps.in_next)) return std::nullopt;
+  return steps;
+}
+
 }  // namespace
 
 std::filesystem::path death_note_file() {
@@ -84,6 +103,10 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
     const JobEnd end = run_mpirun(job);
     // A rank that was lost after the result was told has changed nothing.
     if (!end.lost) return end.word.value_or(end.code);
+    // Kills strike in the first launch only, so that what it noted is not about a later loss.
+    std::error_code ignored;
+    if (reached >= 0) std::filesystem::remove(death_note_file(), ignored);
+    tell_steps(end.steps);
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
     job.arguments = without_kills(words);
     const auto now = last_file(output);
@@ -110,6 +133,11 @@ record::Relaunch this_relaunch(int ranks, const std::filesystem::path& checkpoin
   const char* noticed = std::getenv(noticed_variable);
   const double at = noticed == nullptr ? record::monotonic_seconds() : std::strtod(noticed, nullptr);
   record::Relaunch relaunch = record::relaunch_after(record::death_notes(death_note_file()), ranks, at);
+  // Something outside ended a rank, which left no note.
+  if (const auto steps = told_steps(); steps && relaunch.step == 0) {
+    relaunch.step = steps->done + (steps->in_next ? 1 : 0);
+    relaunch.phase = steps->in_next ? record::TrainingPhase::forward : record::TrainingPhase::evaluate;
+  }
   relaunch.checkpoint = checkpoint;
   relaunch.ledgers = ledger_folder();
   record::Recovery& recovery = relaunch.recoveries.back();

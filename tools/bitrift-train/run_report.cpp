@@ -30,6 +30,8 @@ void print_recovery(const record::Recovery& recovery) {
   if (!recovery.failed.empty()) {
     what = fmt::format("recovered by {} from the loss of rank {}", name_of(recovery.kind),
                        fmt::join(recovery.failed, " and "));
+  } else if (recovery.kind == record::RecoveryKind::relaunch) {
+    what = "launched again after the loss of a rank";
   } else {
     what = recovery.ranks_after > recovery.ranks_before ? "expanded again" : "regrouped, no work was lost";
   }

@@ -43,9 +43,9 @@ constexpr char stopped_by_debugger = 't';
 
 }  // namespace
 
-HangWatch::HangWatch(const HangLimit& limit, int ranks)
+HangWatch::HangWatch(const HangLimit& limit, int ranks, bool tells_steps)
     : limit_(limit), job_ranks_(static_cast<std::size_t>(ranks)) {
-  if (!limit.watches) return;
+  if (!limit.watches && !tells_steps) return;
   file_ = FileDescriptor(::memfd_create(file_name, MFD_CLOEXEC));
   if (!file_ || ::ftruncate(file_.get(), board_size) != 0)
     fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
@@ -116,7 +116,7 @@ void HangWatch::look_at_all(const std::map<pid_t, const mpi::Pulse*>& living) {
 }
 
 void HangWatch::look(const std::set<pid_t>& ranks) {
-  if (board_ == nullptr) return;
+  if (!limit_.watches) return;
   // A longer break between two looks: the machine slept, or this process did.
   constexpr double longest_break = 1;
   const auto now = Clock::now();
@@ -141,6 +141,14 @@ void HangWatch::look(const std::set<pid_t>& ranks) {
   }
   std::erase_if(watched, [&](const auto& one) { return over_.contains(one.first); });
   look_at_all(watched);
+}
+
+std::optional<mpi::Steps> HangWatch::furthest() const {
+  std::optional<mpi::Steps> furthest;
+  for (std::size_t i = 0; board_ != nullptr && i < places && board_[i].process != 0; ++i) {
+    if (board_[i].beat != 0) furthest = std::max(furthest, std::optional(mpi::shown_steps(board_[i])));
+  }
+  return furthest;
 }
 
 void show_pulse_at(const char* place) noexcept {

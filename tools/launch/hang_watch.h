@@ -33,8 +33,8 @@ struct HangLimit {
 /// with the ranks. A rank that a debugger has stopped is left alone.
 class HangWatch {
  public:
-  /// ranks: of the job. Throws Error(io).
-  HangWatch(const HangLimit& limit, int ranks);
+  /// ranks: of the job. tells_steps: whether furthest() is wanted. Throws Error(io).
+  HangWatch(const HangLimit& limit, int ranks, bool tells_steps);
   ~HangWatch();
   HangWatch(HangWatch&&) = delete;
   HangWatch& operator=(HangWatch&&) = delete;
@@ -43,6 +43,8 @@ class HangWatch {
   [[nodiscard]] std::string place() const;
   /// ranks: processes that may not show a pulse yet.
   void look(const std::set<pid_t>& ranks);
+  /// How far the ranks on this machine have come; nullopt: none has begun its training, or shows it.
+  [[nodiscard]] std::optional<mpi::Steps> furthest() const;
 
  private:
   using Clock = std::chrono::steady_clock;

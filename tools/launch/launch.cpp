@@ -57,11 +57,14 @@ JobEnd interrupted_end(int signal, bool began) {
 }
 
 // What ends a rank by SIGKILL or SIGTERM is outside it: a person, a scheduler, the kernel when memory is
-// short.
+// short. Without a signal, MPI itself has ended the job, as when a machine is gone. Other signals are those
+// of a crash.
 int code_of_loss(const ExitStatus& mpirun) {
   // A SIGTERM to all processes of a job ends the ranks, too, before they can save.
   if (preempted_by == SIGTERM) return killed_by_signal + SIGTERM;
-  return mpirun.code == killed_by_signal + SIGKILL || mpirun.code == killed_by_signal + SIGTERM ? 1 : 3;
+  const bool crashed = mpirun.code > killed_by_signal && mpirun.code != killed_by_signal + SIGKILL &&
+                       mpirun.code != killed_by_signal + SIGTERM;
+  return crashed ? 3 : 1;
 }
 
 std::string mpirun_program() {
@@ -188,7 +191,7 @@ JobEnd run_mpirun(const Job& job) {
   command.environment["TMPDIR"] = session.path().string();
   const std::string place = own_memory(code_file.get());
   command.environment[exit_code_variable] = place;
-  HangWatch hangs(job.hang_limit, job.ranks);
+  HangWatch hangs(job.hang_limit, job.ranks, job.tells_steps);
   command.environment[pulse_variable] = hangs.place();
   notice_signals(job);
   const bool survives = !job.options.empty();
@@ -217,7 +220,7 @@ JobEnd run_mpirun(const Job& job) {
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
   const bool given_up = read_word(code_file.get(), Word::given_up).value_or(0) != 0;
-  if (!code) return {given_up ? 1 : code_of_loss(status), true, began, {}, status.signal};
+  if (!code) return {given_up ? 1 : code_of_loss(status), true, began, {}, status.signal, hangs.furthest()};
   if (*code == 0 && status.code > killed_by_signal) {
     spdlog::warn("a rank was lost after the result was complete, which changes nothing");
     return {0, false, began, *code};

@@ -16,6 +16,7 @@ struct JobEnd {
   bool began = false;            ///< see say_begun(); of no meaning where no rank says it
   std::optional<int> word = {};  ///< the code that a rank left, whatever happened to the others after that
   int launcher_signal = 0;       ///< that ended mpirun itself, and with it all ranks
+  std::optional<mpi::Steps> steps = {};  ///< if Job::tells_steps: see HangWatch::furthest()
 };
 
 /// What mpirun is to run.
@@ -26,6 +27,7 @@ struct Job {
   std::vector<std::string> arguments;  ///< of this program
   HangLimit hang_limit = {};           ///< see HangWatch
   bool may_leave = false;              ///< once they have begun, ranks save and end when they are asked to
+  bool tells_steps = false;            ///< whether JobEnd::steps is wanted of a job that was lost
 };
 
 /// Replaces this process by mpirun. Nobody watches the ranks. Throws Error(not_found) when there is no

@@ -33,6 +33,7 @@ class KillPoint {
   /// returns if it is continued.
   void reach(record::TrainingPhase phase, std::int64_t point, std::int64_t count) {
     mpi::beat(place_of(phase));
+    if (phase != record::TrainingPhase::recovery) mpi::show_steps(steps_in(phase));
     if (slow_) slow_->reach();
     if (near_) strike(phase, point, count);
   }
@@ -45,6 +46,10 @@ class KillPoint {
   [[nodiscard]] static constexpr mpi::Place place_of(record::TrainingPhase phase) noexcept {
     const bool regular = phase <= record::TrainingPhase::update || phase == record::TrainingPhase::evaluate;
     return regular ? mpi::Place::step : mpi::Place::elsewhere;
+  }
+  [[nodiscard]] mpi::Steps steps_in(record::TrainingPhase phase) const noexcept {
+    const bool in_step = !record::is_between_steps(phase);
+    return {in_step ? step_ - 1 : step_, in_step};
   }
   void strike(record::TrainingPhase phase, std::int64_t point, std::int64_t count);
   /// Whether a fault is in this recovery, which is from a step that this rank had not reached yet.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import uuid
@@ -22,8 +21,8 @@ from campaign_support import (
     read_rows,
     wait_until,
 )
+from nodes_support import FIRST, SCRIPT, SECOND, two_nodes
 
-SCRIPT = Path(__file__).with_name("two_nodes.sh")
 SPEC = {
     "name": "two-nodes",
     "seed": 11,
@@ -38,18 +37,7 @@ SPEC = {
 }
 
 
-def cannot() -> str:
-    """Why two namespaces cannot be made here; "" when they can."""
-    missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
-    if missing:
-        return f"{', '.join(missing)} missing"
-    words = "ip link add cable0 type veth peer name cable1 && unshare --uts hostname x"
-    tried = subprocess.run(["unshare", "--net", "sh", "-c", words], capture_output=True, text=True, check=False)
-    return tried.stderr.strip()
-
-
-WHY_NOT = cannot()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"network namespaces need root: {WHY_NOT}")
+pytestmark = two_nodes
 
 
 class TwoNodes:
@@ -66,7 +54,7 @@ class TwoNodes:
         )
         rank.chmod(0o755)
         launch = (
-            f"mpirun --prtemca plm_ssh_agent {place}/agent --host 10.11.0.1:1,10.11.0.2:1 --map-by node "
+            f"mpirun --prtemca plm_ssh_agent {place}/agent --host {FIRST}:1,{SECOND}:1 --map-by node "
             f"-np {{ranks}} {rank} {{command}}"
         )
         self.spec = place / "spec.json"
@@ -112,7 +100,7 @@ def test_trials_across_two_nodes_give_the_journal_of_one(tmp_path: Path) -> None
     assert len(places["0"]) == len(places["1"]) == 1
     assert places["0"] != places["1"]
     # A trial again, alone, found by the address that the user names.
-    again = nodes.run("replay", tmp_path / "two", "data-2/weight.sign/1", BITRIFT_LISTEN="10.11.0.1")
+    again = nodes.run("replay", tmp_path / "two", "data-2/weight.sign/1", BITRIFT_LISTEN=FIRST)
     assert again.returncode == 0, again.stderr
 
 

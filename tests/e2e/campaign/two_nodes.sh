@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command on the first of two nodes that share a disk and nothing else: network namespaces with a cable between
-# them. usage: unshare --net two_nodes.sh FOLDER COMMAND...    FOLDER gets `agent`, by which mpirun reaches the second.
+# them, and memory (/dev/shm) of its own for each rank and daemon of the second. usage: unshare --net two_nodes.sh FOLDER COMMAND...    FOLDER gets `agent`, by which mpirun reaches the second.
 set -euo pipefail
 folder=$1
 shift
@@ -16,7 +16,7 @@ nsenter --target "$second" --net sh -c 'ip link set lo up; ip addr add 10.11.0.2
 cat >"$folder/agent" <<END
 #!/bin/sh
 shift
-exec nsenter --target $second --net unshare --uts sh -c 'hostname second; exec sh -c "\$*"' agent "\$@"
+exec nsenter --target $second --net unshare --uts --mount sh -c 'hostname second && mount -t tmpfs none /dev/shm && exec sh -c "\$*"' agent "\$@"
 END
 chmod +x "$folder/agent"
 "$@"

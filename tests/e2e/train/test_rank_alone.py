@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -193,3 +195,30 @@ def test_what_a_killed_mpirun_left_does_not_stop_a_later_one(saved: Path, tmp_pa
     run("resume", saved, "-o", tmp_path / "out.h5", "--steps", 1, *STRATEGIES["data2"], env=environment)
     (left,) = temporary.iterdir()
     assert left.name.startswith("ompi.")
+
+
+def test_the_steps_that_a_killed_job_lost_are_counted(job: Job, saved: Path, tmp_path: Path) -> None:
+    """After a kill that the run expects, which leaves a note of where it was, and one that nobody planned."""
+    out = tmp_path / "out"
+    command = [PROGRAM, "resume", saved, "-o", f"{out}/", "--epochs", 200, *STRATEGIES["data2"], "--json"]
+    command += ["--checkpoint-every", 10, "--checkpoint-keep", 3, "--on-failure", "relaunch", "--kill", "1@25:update"]
+    words = [str(word) for word in command]
+    with subprocess.Popen(words, stdout=-1, stderr=-1, text=True, env=job.environment) as process:
+        assert process.stdout is not None and process.stderr is not None
+        seen = ""
+        while not re.search("again from step .*(epoch .*){4}", seen, re.DOTALL):
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        os.kill(job.ranks()[0], signal.SIGKILL)
+        out_text, err = process.communicate(timeout=60)
+    assert process.returncode == 0, seen + err
+    result = json.loads(out_text)
+    planned, other = result["recoveries"]
+    assert (planned["failed"], planned["step"], planned["steps_lost"], planned["steps_redone"]) == ([1], 20, 4, 5)
+    assert other["failed"] == [] and other["step"] % 10 == 0
+    reached = [int(step) for step in re.findall(r"epoch \d+, step (\d+):", seen)][-1]
+    last = [int(step) for step in re.findall(r"epoch \d+, step (\d+):", err)][-1]
+    before = last - result["steps"]  # the base's own steps
+    assert reached <= before + other["step"] + other["steps_lost"] < last
+    assert other["steps_redone"] - other["steps_lost"] in (0, 1)
