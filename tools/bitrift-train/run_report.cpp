@@ -1,5 +1,6 @@
 #include "run_report.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -11,8 +12,12 @@ namespace bitrift::cli {
 namespace {
 
 void print_table(const record::RunResult& result) {
-  fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", "replica", "epoch", "step", "train loss",
-             "train acc", "test loss", "test acc");
+  const bool evaluated = std::any_of(result.replicas.begin(), result.replicas.end(),
+                                     [](const auto& evaluations) { return !evaluations.empty(); });
+  if (evaluated) {
+    fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", "replica", "epoch", "step", "train loss",
+               "train acc", "test loss", "test acc");
+  }
   for (std::size_t r = 0; r < result.replicas.size(); ++r) {
     for (const record::Evaluation& e : result.replicas[r]) {
       const auto cell = [](const std::optional<double>& value, int digits) {
@@ -22,7 +27,7 @@ void print_table(const record::RunResult& result) {
                  cell(e.train_accuracy, 4), cell(e.test_loss, 6), cell(e.test_accuracy, 4));
     }
   }
-  fmt::print("state digest {}\n", result.final_digest);
+  if (!result.final_digest.empty()) fmt::print("state digest {}\n", result.final_digest);
 }
 
 void print_recovery(const record::Recovery& recovery) {
