@@ -106,7 +106,6 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
     // Kills strike in the first launch only, so that what it noted is not about a later loss.
     std::error_code ignored;
     if (reached >= 0) std::filesystem::remove(death_note_file(), ignored);
-    tell_steps(end.steps);
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
     job.arguments = without_kills(words);
     const auto now = last_file(output);
@@ -117,6 +116,7 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
           "the job lost a rank again before it came beyond step {}; it was not launched again", reached));
       return 1;
     }
+    tell_steps(end.steps);
     reached = step;
     known = now;
     if (has_file) {

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import uuid
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from failure_support import LAYOUTS, MOMENTUM, digest, end_processes, marked_processes
@@ -60,8 +61,8 @@ class Nodes:
         first = {space_of(pid) for pid in found if program_of(pid) == "mpirun"}
         return [pid for pid, space in found.items() if space not in first and program_of(pid) != "sleep"]
 
-    def lose_second(self, *options: object) -> tuple[int, str, str]:
-        """The same for a run whose second node is gone after the fifth epoch."""
+    def lose_second(self, *options: object, how: Literal["dies", "cut"] = "dies") -> tuple[int, str, str]:
+        """The same for a run whose second node is gone after the fifth epoch: nothing runs there, or no cable is."""
         process = self.start(PROGRAM, *self.words, *options)
         seen = ""
         try:
@@ -72,8 +73,12 @@ class Nodes:
                 seen += line
             lost = self.on_second()
             assert {program_of(pid) for pid in lost} >= {"prted", "bitrift-train"}
-            for pid in lost:
-                os.kill(pid, signal.SIGKILL)
+            if how == "cut":
+                command = ["nsenter", "--target", str(lost[0]), "--net", "ip", "link", "set", "cable1", "down"]
+                subprocess.run(command, check=True)
+            else:
+                for pid in lost:
+                    os.kill(pid, signal.SIGKILL)
             out, err = process.communicate(timeout=120)
         finally:
             end_processes(self.mark)
@@ -160,6 +165,24 @@ def test_a_node_that_is_gone_ends_other_recoveries(base: Path, tmp_path: Path) -
     assert not nodes.out.exists()
     (line,) = error_lines(err)
     assert "mpirun ended the whole job" in line and "--on-failure relaunch" in line
+
+
+def test_a_cable_that_is_cut_ends_the_run(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is closed, and keepalives find it."""
+    for name, value in {"time": 3, "intvl": 1, "probes": 3}.items():
+        monkeypatch.setenv(f"PRTE_MCA_oob_tcp_keepalive_{name}", str(value))
+    nodes = Nodes(tmp_path, base, EPOCHS)
+    code, _, err = nodes.lose_second("--on-failure", "shrink", how="cut")
+    assert code == 1 and not nodes.out.exists()
+    (line,) = error_lines(err)
+    assert "mpirun ended the whole job" in line
+
+
+@pytest.mark.thorough
+def test_a_cable_that_is_cut_is_noticed_by_default(base: Path, tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, base, EPOCHS)
+    code, _, err = nodes.lose_second("--on-failure", "shrink", how="cut")
+    assert code == 1 and "mpirun ended the whole job" in err
 
 
 def test_an_mpirun_of_ones_own(base: Path, tmp_path: Path) -> None:
