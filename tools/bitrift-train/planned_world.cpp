@@ -149,9 +149,8 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
       }
       if (end.lost && survives) {
         complain(
-            "mpirun ended the whole job, as it does when it loses a machine; --on-failure relaunch would "
-            "launch "
-            "it again");
+            "mpirun ended the whole job, as it does when it loses a machine; "
+            "--on-failure relaunch would launch it again");
       } else if (end.lost) {
         complain("a rank was lost, and with it the run; see --on-failure");
       }
