@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "archive/pickle/pickle.h"
 #include "ckpt/container/array_block.h"
 #include "ckpt/container/torch_blocks.h"
 #include "core/error.h"

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "archive/bounded_file.h"
+#include "archive/pickle/pickle.h"
 #include "ckpt/container/array_block.h"
 #include "ckpt/container/open_container.h"
 #include "ckpt/set/set_values.h"
