@@ -17,7 +17,8 @@ def cannot() -> str:
     missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
     if missing:
         return f"{', '.join(missing)} missing"
-    words = "ip link add cable0 type veth peer name cable1 && unshare --uts --mount hostname x"
+    node = "unshare --uts --mount sh -c 'hostname x && mount -t tmpfs none /dev/shm'"
+    words = f"ip link add cable0 type veth peer name cable1 && {node}"
     tried = subprocess.run(["unshare", "--net", "sh", "-c", words], capture_output=True, text=True, check=False)
     return tried.stderr.strip()
 
