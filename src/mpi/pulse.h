@@ -1,5 +1,5 @@
-// What a rank shows to a program that watches it: when it last made progress, how far it is, and whether it
-// waits for others.
+// Shared memory in which a rank shows a watching program when it last made progress, how far it is, and
+// whether it waits for others.
 #pragma once
 
 #include <atomic>
@@ -39,9 +39,9 @@ static_assert(std::atomic<std::int32_t>::is_always_lock_free && std::atomic<Plac
 void show_pulse(Pulse& place) noexcept;
 /// This rank has made progress. Does nothing if the pulse is not shown.
 void beat(Place place) noexcept;
-/// How far this rank is now. Does nothing if the pulse is not shown.
+/// Shows how far this rank is. Does nothing if the pulse is not shown.
 void show_steps(Steps steps) noexcept;
-/// What the rank of this pulse has shown.
+/// How far the rank of this pulse is, as it last showed.
 [[nodiscard]] Steps shown_steps(const Pulse& pulse) noexcept;
 
 /// The time in which this rank has waited for others until now.

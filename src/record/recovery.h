@@ -32,7 +32,7 @@ enum class StateSource {
 };
 constexpr EnumNames<3> names_of(StateSource) { return {"source of state", {"replica", "buddy", "file"}}; }
 
-/// What happens to the batch when a data-parallel run continues with fewer ranks.
+/// The batch of a data-parallel run that continues with fewer ranks.
 enum class BatchRule {
   same,     ///< survivors also compute the dead replica's part: the result does not change
   smaller,  ///< the dead replica's part is dropped, and the mean is taken over the rest
@@ -54,7 +54,7 @@ constexpr EnumNames<7> names_of(Structure) {
           {"parameters", "optimizer", "buffers", "loss_scale", "schedule", "rng", "cursor"}};
 }
 
-/// What a run does when a rank fails.
+/// How a run is to continue when a rank fails.
 struct RecoverySpec {
   RecoveryKind kind = RecoveryKind::none;
   std::optional<StateSource> state = {};  ///< absent: a replica if one is alive, else buddy, else file
@@ -142,7 +142,7 @@ constexpr auto keys_of(std::type_identity<Recovery>) {
 /// The number keeps growing if the same error recurs in every try.
 [[nodiscard]] int recoveries_without_progress(const std::vector<Recovery>& recoveries) noexcept;
 
-/// What a job must know that is launched again after it lost ranks.
+/// The facts that a job needs when it is launched again after losing ranks.
 struct Relaunch {
   std::string checkpoint = {};  ///< the last file that the job wrote; "": none, so the run starts again
   std::string ledgers = {};     ///< folder of what the job knew in addition to its checkpoints; "": not kept

@@ -103,7 +103,7 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
     const JobEnd end = run_mpirun(job);
     // A rank that was lost after the result was told has changed nothing.
     if (!end.lost) return end.word.value_or(end.code);
-    // Kills strike in the first launch only, so that what it noted is not about a later loss.
+    // Planned kills strike in the first launch only, so its notes do not explain a later loss.
     std::error_code ignored;
     if (reached >= 0) std::filesystem::remove(death_note_file(), ignored);
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
@@ -133,7 +133,7 @@ record::Relaunch this_relaunch(int ranks, const std::filesystem::path& checkpoin
   const char* noticed = std::getenv(noticed_variable);
   const double at = noticed == nullptr ? record::monotonic_seconds() : std::strtod(noticed, nullptr);
   record::Relaunch relaunch = record::relaunch_after(record::death_notes(death_note_file()), ranks, at);
-  // Something outside ended a rank, which left no note.
+  // A rank that something outside ended has left no note.
   if (const auto steps = told_steps(); steps && relaunch.step == 0) {
     relaunch.step = steps->done + (steps->in_next ? 1 : 0);
     relaunch.phase = steps->in_next ? record::TrainingPhase::forward : record::TrainingPhase::evaluate;

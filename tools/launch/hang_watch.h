@@ -1,4 +1,4 @@
-// Ends ranks that hang.
+// Ends ranks that hang, and knows how far the ranks have come.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ struct HangLimit {
 /// memory shared with this process. A rank gets SIGKILL if, for longer than the limit, it has neither made
 /// progress nor waited for others, or if a signal has stopped it. If all have waited for each other for so
 /// long, and none is on another machine, the one that made progress least recently gets it. The others notice
-/// that as any other death. Time in which this process does not run does not count: it may have been stopped
-/// with the ranks. A rank that a debugger has stopped is left alone.
+/// that as any other death. Time in which this process is stopped itself does not count, because the ranks
+/// may have been stopped with it. A rank that a debugger has stopped is left alone.
 class HangWatch {
  public:
   /// ranks: of the job. tells_steps: whether furthest() is wanted. Throws Error(io).

@@ -56,9 +56,9 @@ JobEnd interrupted_end(int signal, bool began) {
   return {128 + signal, false, began};
 }
 
-// What ends a rank by SIGKILL or SIGTERM is outside it: a person, a scheduler, the kernel when memory is
-// short. Without a signal, MPI itself has ended the job, as when a machine is gone. Other signals are those
-// of a crash.
+// SIGKILL and SIGTERM come from outside a rank: from a person, a scheduler, or the kernel when memory is
+// short. Without a signal, MPI itself has ended the job, for example because a machine is gone. Any other
+// signal is that of a crash.
 int code_of_loss(const ExitStatus& mpirun) {
   // A SIGTERM to all processes of a job ends the ranks, too, before they can save.
   if (preempted_by == SIGTERM) return killed_by_signal + SIGTERM;

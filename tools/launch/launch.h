@@ -19,7 +19,7 @@ struct JobEnd {
   std::optional<mpi::Steps> steps = {};  ///< if Job::tells_steps: see HangWatch::furthest()
 };
 
-/// What mpirun is to run.
+/// A job for mpirun.
 struct Job {
   int ranks = 1;
   /// For mpirun, in addition to the usual ones. With any, the job survives failures.
@@ -30,7 +30,7 @@ struct Job {
   bool tells_steps = false;            ///< whether JobEnd::steps is wanted of a job that was lost
 };
 
-/// Replaces this process by mpirun. Nobody watches the ranks. Throws Error(not_found) when there is no
+/// Replaces this process with mpirun. Nobody watches the ranks. Throws Error(not_found) when there is no
 /// mpirun.
 [[noreturn]] void become_mpirun(const Job& job);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command on the first of two nodes that share a disk and nothing else: network namespaces with a cable between
-# them, and memory (/dev/shm) of its own for each rank and daemon of the second. usage: unshare --net two_nodes.sh FOLDER COMMAND...    FOLDER gets `agent`, by which mpirun reaches the second.
+# them. Whatever mpirun starts on the second has memory (/dev/shm) of its own.
+# usage: unshare --net two_nodes.sh FOLDER COMMAND...    FOLDER gets `agent`, by which mpirun reaches the second.
 set -euo pipefail
 folder=$1
 shift

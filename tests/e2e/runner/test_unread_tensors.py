@@ -180,7 +180,6 @@ def test_tensors_of_unknown_role_that_a_script_does_not_load_are_refused(tmp_pat
     done = study.start(strata=strata).finish()
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
-    print(last)
     assert "unknown.sign" in last and "the script does not load" in last
 
 

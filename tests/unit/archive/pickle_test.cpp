@@ -113,8 +113,7 @@ TEST(TorchPickle, ARecurrentModuleListsItsParametersTwice) {
   EXPECT_EQ(paths(module("h\x05" + held)), (Paths{"w", "b", "_flat_weights/0", "_flat_weights/1"}));
 }
 
-// As many values as in the file of a mixture of experts with 90,000 parameters and the states of its
-// optimizer.
+// The file of a mixture of experts with 90,000 parameters and the states of its optimizer has millions.
 TEST(TorchPickle, MillionsOfValuesAreRead) {
   const auto found = tensors(proto + "}(" + text("many") + "](" + std::string(6'000'000, 'N') + "e" +
                              text("w") + tensor(1, 0, {}, {}) + "u.");
