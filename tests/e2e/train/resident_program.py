@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -37,10 +38,15 @@ class Resident:
         preload = {"LD_PRELOAD": str(tools / "libresident.so"), "BITRIFT_RESIDENT": self.name}
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, env=os.environ | preload)
         deadline = time.monotonic() + 60
-        while f"@{self.name}\n" not in Path("/proc/net/unix").read_text():
+        while not self._listens():
             assert self._process.poll() is None and time.monotonic() < deadline, "no resident program"
             time.sleep(0.002)
         atexit.register(self._process.communicate)
+
+    def _listens(self) -> bool:
+        """A socket has its name before it listens, so only a connection tells."""
+        with socket.socket(socket.AF_UNIX) as asked:
+            return asked.connect_ex(f"\0{self.name}") == 0
 
     def start(self, command: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
         """Arguments of subprocess for a run in a fork; the process of that name ends as the fork does, and with it."""
