@@ -28,6 +28,8 @@ _COMPARED = [
 ]
 _RECOVERY_OUTCOMES = ("recovered_bitwise", "recovered_within_noise", "recovered_degraded", "lost")
 _RECOVERED = ["arm", "phase", "victim", "stage", "trials"]
+_IN_STORM = ["arm", "storm", "trials"]
+_GOODPUT = {"failures": ("mean",), "goodput": ("median", "p5")}
 _PARTS = ("detect", "revoke", "agree", "shrink", "respawn", "state", "redo", "total")
 _RECOVERY = {
     **dict.fromkeys(_PARTS, ("n", "median_ms", "p95_ms")),
@@ -352,6 +354,23 @@ class Campaign:
         frame = pandas.DataFrame(lines, columns=columns)
         times = {name: "float64" for name in columns if name.endswith("_ms")}
         return cast("pd.DataFrame", frame.astype({"stage": "Int64"} | times))
+
+    def goodput(self, where: Where | None = None) -> pd.DataFrame:
+        """How much of the time of runs in a storm was useful, a row for each arm and storm (docs/rank-failure.md).
+
+        Columns: arm, storm, trials (that ran to their end), failures_mean (of a trial), goodput_median, goodput_p5
+        (fractions: the time of a run without failures, divided by the trial's). Empty where the strata are phases.
+        where and what is raised: as for `process`.
+        """
+        pandas = pandas_package()
+        found = json.loads(_core.process(self.folder, "anytime", False, conditions(where)))["goodput"]
+        lines = [
+            {key: one[key] for key in _IN_STORM}
+            | {f"{key}_{name}": one[key][name] for key, names in _GOODPUT.items() for name in names}
+            for one in found
+        ]
+        columns = [*_IN_STORM, *(f"{key}_{name}" for key, names in _GOODPUT.items() for name in names)]
+        return cast("pd.DataFrame", pandas.DataFrame(lines, columns=columns))
 
     def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.

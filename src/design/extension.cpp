@@ -10,9 +10,10 @@ namespace {
 
 using record::Json;
 
+constexpr const char* phases = "/strata/process/phases";
 // Lists that may grow at the end.
-constexpr const char* growing_lists[] = {"/arms", "/strata/roles", "/strata/fields", "/strata/models",
-                                         "/strata/process/phases"};
+constexpr const char* growing_lists[] = {"/arms",          "/strata/roles", "/strata/fields",
+                                         "/strata/models", phases,          "/strata/process/every"};
 
 bool begins_with(const Json& list, const Json& first) {
   return list.size() >= first.size() && std::equal(first.begin(), first.end(), list.begin());
@@ -24,7 +25,10 @@ void forget(Json& one, Json& other, const Json::json_pointer& pointer) {
 
 // Keys that may differ are removed from both; the rest must be equal.
 void forget_growth(Json& before, Json& after) {
+  const bool storms = before.contains(Json::json_pointer("/strata/process/every"));
   for (const char* const list : growing_lists) {
+    // A storm draws from all phases, so with another one its draws would be others.
+    if (storms && list == phases) continue;
     const Json::json_pointer pointer(list);
     if (before.contains(pointer) && after.contains(pointer) &&
         begins_with(after.at(pointer), before.at(pointer))) {

@@ -208,11 +208,13 @@ JobEnd run_mpirun(const Job& job) {
   notice_signals(job);
   const bool survives = !job.options.empty();
   std::optional<ExitStatus> ended;
+  bool started = false;  // a rank on this machine
   try {
     Subprocess child(command);
     LocalRanks local(child.pid(), fmt::format("{}={}", exit_code_variable, place),
                      session.path() / segment_notes);
     ended = end_of(child, code_file.get(), local, hangs, job);
+    started = !local.seen().empty();
     local.clean_up(ended && ended->signal != 0);
   } catch (const Error& error) {
     fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
@@ -231,6 +233,11 @@ JobEnd run_mpirun(const Job& job) {
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
+  if (!code && !started && status.signal == 0 && status.code <= killed_by_signal) {
+    spdlog::error("{} ended with exit code {} before it had started a rank on this machine; see what it says",
+                  mpirun_program(), status.code);
+    return {std::max(status.code, 1)};
+  }
   const bool given_up = read_word(code_file.get(), Word::given_up).value_or(0) != 0;
   if (!code) return {given_up ? 1 : code_of_loss(status), true, began, {}, status.signal, hangs.furthest()};
   if (*code == 0 && status.code > killed_by_signal) {

@@ -35,10 +35,10 @@ struct Job {
 [[noreturn]] void become_mpirun(const Job& job);
 
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
-/// when the ranks ended otherwise. SIGINT, SIGTERM and SIGHUP end the child: the code is
-/// then 128 + the signal, as a shell would say, and a line names it. Where the ranks may leave, SIGTERM and
-/// SIGUSR1 ask them to instead (asked_by_driver); SIGUSR1 before they begin ends the child, with the code
-/// EX_TEMPFAIL.
+/// when the ranks ended otherwise, or never started, which a line says. SIGINT, SIGTERM and SIGHUP end the
+/// child: the code is then 128 + the signal, as a shell would say, and a line names it. Where the ranks may
+/// leave, SIGTERM and SIGUSR1 ask them to instead (asked_by_driver); SIGUSR1 before they begin ends the
+/// child, with the code EX_TEMPFAIL.
 [[nodiscard]] JobEnd run_mpirun(const Job& job);
 
 /// How often run_until_begun() starts the ranks.

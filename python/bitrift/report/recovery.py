@@ -18,7 +18,7 @@ _SERIES = {"recovered_bitwise": "masked", "lost": "crash"}
 _PARTS = ("detect", "revoke", "agree", "shrink", "respawn", "state", "redo", "total")
 
 
-def _outcomes(lines: list[Json]) -> Table:
+def _outcomes(lines: list[Json], part: str) -> Table:
     rows = []
     for line in lines:
         row = [text(line["arm"]), text(line["phase"]), number(line["trials"])]
@@ -26,7 +26,7 @@ def _outcomes(lines: list[Json]) -> Table:
             found = line["rates"].get(name)
             row.append(rate(found["estimate"], found["interval"]) if found else Cell("no trial", None, "n"))
         rows.append(row)
-    heads = [Head("arm"), Head("phase"), Head("trials", True)]
+    heads = [Head("arm"), Head(part), Head("trials", True)]
     heads += [Head(f"{name} %", True) for name in _OUTCOMES.values()]
     return Table("What became of runs in which ranks failed, in percent, with intervals", heads, rows)
 
@@ -49,7 +49,7 @@ def _milliseconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _times(recoveries: list[Json]) -> Table:
+def _times(recoveries: list[Json], part_of_run: str) -> Table:
     rows = []
     for one in recoveries:
         stage = "" if one["stage"] is None else f", stage {one['stage']}"
@@ -65,10 +65,22 @@ def _times(recoveries: list[Json]) -> Table:
             row.append(Cell(f"{median:g} / {most:g}", median, "n"))
         row.append(number(round(one["bytes_moved"]["median"])))
         rows.append(row)
-    heads = [Head("arm"), Head("phase"), Head("victim"), Head("trials", True)]
+    heads = [Head("arm"), Head(part_of_run), Head("victim"), Head("trials", True)]
     heads += [Head(f"{part} ms", True) for part in _PARTS]
     heads += [Head(name, True) for name in ("steps lost", "steps redone", "bytes moved")]
     return Table("How long recoveries took: median / 95th percentile", heads, rows)
+
+
+def _goodput(lines: list[Json]) -> Table:
+    rows = []
+    for line in lines:
+        row = [text(line["arm"]), text(line["storm"]), number(line["trials"])]
+        for value in (line["failures"]["mean"], 100 * line["goodput"]["median"], 100 * line["goodput"]["p5"]):
+            row.append(Cell(f"{value:.1f}", value, "n") if line["trials"] else Cell("no trial", None, "n"))
+        rows.append(row)
+    heads = [Head("arm"), Head("storm"), Head("trials", True), Head("failures a trial", True)]
+    heads += [Head("goodput %", True), Head("5th percentile %", True)]
+    return Table("How much of the time was useful: the time without failures, in percent of the trial's", heads, rows)
 
 
 def recovery(facts: Facts) -> Json:
@@ -77,6 +89,7 @@ def recovery(facts: Facts) -> Json:
     if not found:
         return {"recovery": None}
     lines = found["lines"]
+    part = "storm" if found["goodput"] else "phase"
     tried = [line for line in lines if line["rates"]]
     unknown = sum(one["trials"] - one["detect"]["n"] for one in found["recoveries"])
     missing = (
@@ -87,9 +100,10 @@ def recovery(facts: Facts) -> Json:
     )
     return {
         "recovery": {
-            "outcomes": _outcomes(lines),
+            "outcomes": _outcomes(lines, part),
             "chart": _chart(tried) if 0 < len(tried) <= MOST_CHART_ROWS else None,
-            "times": _times(found["recoveries"]),
+            "times": _times(found["recoveries"], part),
+            "goodput": _goodput(found["goodput"]) if found["goodput"] else None,
             "missing": missing,
         }
     }

@@ -14,13 +14,8 @@ namespace bitrift::analyze {
 namespace {
 
 using record::Json;
-using record::TrainingPhase;
 
-record::TrainingPhase phase_of(const record::Stratum& stratum) {
-  return parse_named<TrainingPhase>(stratum.field);
-}
-
-// The strata of a campaign in which ranks fail: one a phase.
+// The strata of a campaign in which ranks fail: one a phase, or a storm.
 std::vector<record::Stratum> phases_of(const design::CampaignSpec& spec) {
   if (spec.strata.as<design::ProcessStrata>() == nullptr) {
     fail(ErrorCode::bad_input,
@@ -44,7 +39,7 @@ ProcessLine process_line(const Line& line, const Order& order, const std::vector
       const std::string& name = order.names[member.position];
       const auto phase = std::find_if(phases.begin(), phases.end(),
                                       [&](const record::Stratum& one) { return one.name == name; });
-      found.unseen.push_back(phase_of(*phase));
+      found.unseen.push_back(phase->field);
       continue;
     }
     found.trials += member.trials();
@@ -77,13 +72,13 @@ std::string rate_cell(const ProcessLine& line, RecoveryOutcome outcome, Interval
                      100 * interval.low, 100 * interval.high);
 }
 
-const char* phase_text(const std::optional<TrainingPhase>& phase) { return phase ? name_of(*phase) : "all"; }
+std::string phase_text(const ProcessLine& line) { return line.phase.value_or("all"); }
 
 std::string outcome_table(const ProcessView& view) {
   std::vector<std::vector<std::string>> lines = {
-      {"arm", "phase", "n", "recovered bitwise %", "within noise %", "degraded %", "lost %"}};
+      {"arm", name_of(view.place), "n", "recovered bitwise %", "within noise %", "degraded %", "lost %"}};
   for (const ProcessLine& line : view.lines) {
-    lines.push_back({line.arm, phase_text(line.phase), std::to_string(line.trials)});
+    lines.push_back({line.arm, phase_text(line), std::to_string(line.trials)});
     for (std::size_t i = 0; i < recovery_outcomes; ++i)
       lines.back().push_back(rate_cell(line, static_cast<RecoveryOutcome>(i), view.interval));
   }
@@ -95,27 +90,28 @@ std::string remarks(const ProcessView& view) {
   std::string text;
   std::uint64_t waiting = 0;
   for (const ProcessLine& line : view.lines) {
-    if (line.phase) {
-      waiting += line.waiting;
-      continue;
-    }
+    if (line.phase) waiting += line.waiting;
+    if (line.phase.has_value() != view.storms()) continue;
     std::vector<std::string> reasons;
     for (const auto& [reason, count] : line.reasons)
       reasons.push_back(fmt::format("{} {}", name_of(reason), count));
-    if (!reasons.empty()) text += fmt::format("Lost in {}: {}\n", line.arm, fmt::join(reasons, ", "));
-    std::vector<std::string> unseen;
-    for (const TrainingPhase phase : line.unseen) unseen.emplace_back(name_of(phase));
-    if (!unseen.empty()) {
+    const std::string where = view.storms() ? fmt::format("{}, {}", line.arm, *line.phase) : line.arm;
+    if (!reasons.empty()) text += fmt::format("Lost in {}: {}\n", where, fmt::join(reasons, ", "));
+    if (!line.unseen.empty() && !view.storms()) {
       text += fmt::format(
           "No trial yet in {}: {}; estimates leave these phases out, and intervals count them as anything "
           "from 0 to 100 %\n",
-          line.arm, fmt::join(unseen, ", "));
+          line.arm, fmt::join(line.unseen, ", "));
     }
   }
   if (waiting > 0)
     text += fmt::format("{} rows are excluded until every earlier draw has finished.\n", waiting);
   return text.empty() ? "" : "\n" + text;
 }
+
+constexpr const char* storm_words =
+    "every_N: in each step, a rank fails with a probability of 1/N. failures: mean of a trial.\n"
+    "goodput: the time of a run without failures divided by the trial's; median, and 5th percentile.\n";
 
 const char* process_interval_words(IntervalKind kind) {
   switch (kind) {
@@ -147,7 +143,7 @@ Json line_of(const ProcessLine& line, const ProcessView& view) {
   }
   for (const auto& [reason, count] : line.reasons) reasons[name_of(reason)] = count;
   return {{"arm", line.arm},
-          {"phase", phase_text(line.phase)},
+          {"phase", phase_text(line)},
           {"trials", line.trials},
           {"waiting", line.waiting},
           {"population", line.population},
@@ -188,7 +184,9 @@ ProcessView process_view(const std::vector<record::TrialRecord>& rows, const des
   view.confidence = spec.confidence;
   view.interval = options.interval;
   view.simultaneous = options.simultaneous;
-  const auto shown = static_cast<double>((parts.all().size() + totals.all().size()) * recovery_outcomes);
+  view.place = spec.strata->pooled() ? RecoveryPlace::phase : RecoveryPlace::storm;
+  const std::size_t summed = view.storms() ? 0 : totals.all().size();
+  const auto shown = static_cast<double>((parts.all().size() + summed) * recovery_outcomes);
   view.each_confidence = options.simultaneous ? each_of(shown, spec.confidence) : spec.confidence;
   for (const design::Arm& arm : spec.arms) {
     const Line* const total = find_line(totals, {{"arm", arm.name}});
@@ -198,28 +196,29 @@ ProcessView process_view(const std::vector<record::TrialRecord>& rows, const des
       const Line* const line = find_line(parts, {{"arm", arm.name}, {"field", stratum.field}});
       if (line == nullptr) continue;
       view.lines.push_back(process_line(*line, order, phases, view.each_confidence));
-      view.lines.back().phase = phase_of(stratum);
+      view.lines.back().phase = stratum.field;
       const auto trials = counted.find(stratum.name);
       if (trials == counted.end()) continue;
-      const auto recoveries = recovery_lines(trials->second, arm, phase_of(stratum));
+      const auto recoveries = recovery_lines(trials->second, arm, stratum.field, view.place);
       view.recoveries.insert(view.recoveries.end(), recoveries.begin(), recoveries.end());
+      if (view.storms()) view.goodput.push_back(goodput_of(arm.name, stratum.field, trials->second, rows));
     }
-    view.lines.push_back(process_line(*total, order, phases, view.each_confidence));
+    if (!view.storms()) view.lines.push_back(process_line(*total, order, phases, view.each_confidence));
   }
   return view;
 }
 
 std::string table(const ProcessView& view) {
-  const std::string times = recovery_tables(view.recoveries);
+  const std::string times = recovery_tables(view.recoveries, view.place);
   std::string text = outcome_table(view) + (times.empty() ? "" : "\n" + times);
+  if (const std::string goodput = goodput_table(view.goodput); !goodput.empty()) text += "\n" + goodput;
   text += remarks(view);
   text += fmt::format(
       "\nrecovered bitwise, within noise, degraded: the run continued, and is bitwise, masked otherwise, or "
-      "an "
-      "SDC;\n"
-      "lost: a crash. Each: trials, share in %, interval ({}, {:g} %{}).\n"
-      "all: the phases together, weighted by how many faults each holds.\n",
+      "an SDC;\n"
+      "lost: a crash. Each: trials, share in %, interval ({}, {:g} %{}).\n",
       process_interval_words(view.interval), 100 * view.confidence, view.simultaneous ? " together" : "");
+  text += view.storms() ? storm_words : "all: the phases together, weighted by how many faults each holds.\n";
   if (times.empty()) return text;
   return text +
          "Times: median/95th percentile over the trials that recovered, each the sum over its recoveries.\n"
@@ -236,7 +235,8 @@ Json to_json(const ProcessView& view) {
           {"interval", name_of(view.interval)},
           {"simultaneous", view.simultaneous},
           {"lines", lines},
-          {"recoveries", to_json(view.recoveries)}};
+          {"recoveries", to_json(view.recoveries)},
+          {"goodput", to_json(view.goodput)}};
 }
 
 }  // namespace bitrift::analyze

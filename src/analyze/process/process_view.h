@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "analyze/process/goodput.h"
 #include "analyze/summary.h"
 #include "analyze/views/recovery_times.h"
 #include "core/named_enum.h"
-#include "record/fault/process_fault.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 
@@ -31,14 +31,16 @@ constexpr EnumNames<4> names_of(RecoveryOutcome) {
 inline constexpr std::size_t recovery_outcomes = names_of(RecoveryOutcome{}).words.size();
 [[nodiscard]] RecoveryOutcome recovery_outcome_of(record::Reason reason) noexcept;
 
-/// The trials of an arm in one phase, or in all requested phases.
+/// The trials of an arm in one phase or storm, or in all requested phases.
 struct ProcessLine {
   std::string arm;
-  std::optional<record::TrainingPhase> phase;  ///< absent: the total over phases, weighted by their sizes
-  std::uint64_t trials = 0;                    ///< that count
-  std::uint64_t waiting = 0;                   ///< rows after a draw without a row yet
-  std::uint64_t population = 0;                ///< faults that could be drawn; 0 where it is not known
-  std::vector<record::TrainingPhase> unseen;   ///< phases without a trial: estimates leave them out
+  /// Or a storm: the field of the stratum. Absent: the total over phases, weighted by their sizes. Storms
+  /// have no total.
+  std::optional<std::string> phase;
+  std::uint64_t trials = 0;         ///< that count
+  std::uint64_t waiting = 0;        ///< rows after a draw without a row yet
+  std::uint64_t population = 0;     ///< faults that could be drawn; 0 where it is not known
+  std::vector<std::string> unseen;  ///< phases without a trial: estimates leave them out
   std::array<std::uint64_t, recovery_outcomes> counts{};
   std::vector<Rate> rates;                          ///< by RecoveryOutcome; empty without a trial
   std::map<record::Reason, std::uint64_t> reasons;  ///< of lost trials
@@ -56,8 +58,11 @@ struct ProcessView {
   double each_confidence = 0;  ///< of every interval alone
   IntervalKind interval = IntervalKind::anytime;
   bool simultaneous = false;
+  RecoveryPlace place = RecoveryPlace::phase;  ///< what the strata are
   std::vector<ProcessLine> lines;        ///< arms and phases in the order of the spec, each arm's total last
   std::vector<RecoveryLine> recoveries;  ///< in the same order
+  std::vector<Goodput> goodput;          ///< in the same order; of storms only
+  [[nodiscard]] bool storms() const noexcept { return place == RecoveryPlace::storm; }
 };
 
 /// rows, rounds: as for summarize(), whose options interval, simultaneous and where apply. Throws as it does,

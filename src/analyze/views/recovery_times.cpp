@@ -113,31 +113,33 @@ std::string milliseconds_text(double value) {
 }
 
 std::vector<std::string> first_cells(const RecoveryLine& line) {
-  return {line.arm, name_of(line.phase), victims_text(line.victims), std::to_string(line.trials)};
+  return {line.arm, line.phase, victims_text(line.victims), std::to_string(line.trials)};
 }
 
 }  // namespace
 
 std::vector<RecoveryLine> recovery_lines(const std::vector<const TrialRecord*>& rows, const design::Arm& arm,
-                                         record::TrainingPhase phase) {
+                                         const std::string& field, RecoveryPlace place) {
   std::map<VictimClass, std::vector<RecoveryCost>> costs;
   for (const TrialRecord* row : rows) {
-    if (recovered(*row))
-      costs[victims_of(*row, arm.parallel.stages)].push_back(cost_of(row->result->recoveries));
+    if (!recovered(*row)) continue;
+    const VictimClass victims =
+        place == RecoveryPlace::phase ? victims_of(*row, arm.parallel.stages) : VictimClass{Victim::any};
+    costs[victims].push_back(cost_of(row->result->recoveries));
   }
   std::vector<RecoveryLine> lines;
   for (const auto& [victims, trials] : costs) {
     lines.push_back(line_over(trials));
     lines.back().arm = arm.name;
-    lines.back().phase = phase;
+    lines.back().phase = field;
     lines.back().victims = victims;
   }
   return lines;
 }
 
-std::string recovery_tables(const std::vector<RecoveryLine>& lines) {
+std::string recovery_tables(const std::vector<RecoveryLine>& lines, RecoveryPlace place) {
   if (lines.empty()) return "";
-  std::vector<std::vector<std::string>> times = {{"arm", "phase", "victim", "n"}};
+  std::vector<std::vector<std::string>> times = {{"arm", name_of(place), "victim", "n"}};
   auto costs = times;
   for (const char* part : names_of(RecoveryPart{}).words) times.front().push_back(std::string(part) + " ms");
   for (const char* head : {"steps lost", "most", "redone", "most", "bytes moved", "without detect"})

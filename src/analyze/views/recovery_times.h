@@ -10,7 +10,6 @@
 
 #include "core/named_enum.h"
 #include "design/campaign_spec.h"
-#include "record/fault/process_fault.h"
 #include "record/json/json.h"
 #include "record/trial.h"
 
@@ -23,13 +22,14 @@ constexpr EnumNames<8> names_of(RecoveryPart) {
 }
 inline constexpr std::size_t recovery_parts = names_of(RecoveryPart{}).words.size();
 
-/// Which rank failed. If several ranks fail in a trial, rank 0 counts.
-enum class Victim { rank_0, another };
-constexpr EnumNames<2> names_of(Victim) { return {"victim", {"rank 0", "another rank"}}; }
+/// Which rank failed. If several ranks fail in a trial, rank 0 counts. Storms are not sorted by it.
+enum class Victim { rank_0, another, any };
+constexpr EnumNames<3> names_of(Victim) { return {"victim", {"rank 0", "another rank", "any rank"}}; }
 
 struct VictimClass {
   Victim victim = Victim::another;
-  /// The stage that the victims hold. Absent where the arm has one stage, or victims hold different ones.
+  /// The stage that the victims hold. Absent where the arm has one stage, or victims hold different ones, and
+  /// in storms.
   std::optional<int> stage = {};
   auto operator<=>(const VictimClass&) const = default;
 };
@@ -41,10 +41,10 @@ struct Spread {
   double median = 0, p95 = 0, most = 0;  ///< quantile()
 };
 
-/// The trials of one arm, phase and class of victims that recovered from the failure.
+/// The trials of one arm, phase or storm, and class of victims that recovered from the failure.
 struct RecoveryLine {
   std::string arm;
-  record::TrainingPhase phase = record::TrainingPhase::forward;
+  std::string phase;  ///< or a storm: the field of the stratum
   VictimClass victims;
   std::uint64_t trials = 0;
   std::array<Spread, recovery_parts> milliseconds;  ///< detect and total: of trials that know when the
@@ -55,13 +55,21 @@ struct RecoveryLine {
   }
 };
 
+/// What a line of recoveries has in addition to its arm.
+enum class RecoveryPlace {
+  phase,  ///< and a class of victims
+  storm,
+};
+constexpr EnumNames<2> names_of(RecoveryPlace) { return {"place of a recovery", {"phase", "storm"}}; }
+
 /// Sorted by victims; classes without a trial that recovered are left out. rows: trials of this arm and
-/// phase.
+/// place; field: of their stratum.
 [[nodiscard]] std::vector<RecoveryLine> recovery_lines(const std::vector<const record::TrialRecord*>& rows,
-                                                       const design::Arm& arm, record::TrainingPhase phase);
+                                                       const design::Arm& arm, const std::string& field,
+                                                       RecoveryPlace place);
 
 /// Two tables: times, then steps and bytes. Empty without a line.
-[[nodiscard]] std::string recovery_tables(const std::vector<RecoveryLine>& lines);
+[[nodiscard]] std::string recovery_tables(const std::vector<RecoveryLine>& lines, RecoveryPlace place);
 /// [{"arm", "phase", "victim", "stage", "trials", "detect": {"n", "median_ms", "p95_ms"}, ...,
 /// "steps_lost": {"median", "max"}, "steps_redone", "bytes_moved": {"median"}}]
 [[nodiscard]] record::Json to_json(const std::vector<RecoveryLine>& lines);

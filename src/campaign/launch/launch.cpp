@@ -287,7 +287,7 @@ Launch launch_of(const design::CampaignSpec& spec, bool trains, bool ignore_file
   launch.runner = spec.runner;
   if (const auto* const ranks = spec.strata.as<design::ProcessStrata>()) {
     launch.failing = ranks->failing();
-    launch.detector = ranks->how == record::FailureMode::stop;
+    launch.detector = ranks->has(record::FailureMode::stop);
     launch.guard = own_program;
   }
   if (trains || spec.runner.kind == record::RunnerKind::train) launch.program = find_trainer();

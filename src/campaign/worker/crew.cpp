@@ -93,7 +93,7 @@ record::RunRequest run_request(Crew& crew, const PoolOptions& options) {
     if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;
     // A process that joined after the golden run does not know that run, and whether a worker has such
     // processes must not show in a row: where ranks fail, trials go to their end.
-    run.early_end = options.early_end && !spec.faults.of_processes();
+    run.early_end = options.early_end && options.launch.failing == 0;
     if (options.propagation && options.propagation->wants_draw(spec.id.draw))
       run.propagation = options.propagation;
   }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/permutation.h"
+#include "record/sampling.h"
 
 namespace bitrift::design {
 
@@ -22,6 +23,20 @@ void Kind::plant(const std::string& stratum, const Setting&, const record::Recov
 const char* Kind::plane(const std::string& stratum) const {
   const record::FaultModel* const of = model(stratum);
   return name_of(of == nullptr ? record::Plane::value : of->plane);
+}
+
+void refuse_totals(const record::Document& document, std::size_t strata, const char* what) {
+  const record::Json& spec = document.value;
+  const auto totals = record::SamplingTarget::totals;
+  if (strata > 1 && spec.contains("sampling") && spec.at("sampling").value("target", totals) == totals) {
+    fail(ErrorCode::bad_input,
+         "{}: sampling.target: {} are not parts of one population, so they have no total; give \"strata\"",
+         document.place("/sampling/target"), what);
+  }
+  if (spec.value("exhaustive", false)) {
+    fail(ErrorCode::bad_input, "{}: exhaustive: the draws of {} are too many to enumerate",
+         document.place("/exhaustive"), what);
+  }
 }
 
 }  // namespace bitrift::design

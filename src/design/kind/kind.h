@@ -187,4 +187,9 @@ class Kind {
   [[nodiscard]] virtual bool leaves_traces() const { return true; }
 };
 
+/// Strata whose draws are independent sets have no common population, and they cannot be used up. Throws
+/// Error(bad_input) with file, line and key if the document asks for a total over `strata` of them, or for
+/// all members. what: "fault models".
+void refuse_totals(const record::Document& document, std::size_t strata, const char* what);
+
 }  // namespace bitrift::design

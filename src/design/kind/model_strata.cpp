@@ -12,7 +12,6 @@
 #include "design/kind/bit_strata.h"
 #include "inject/alteration.h"
 #include "inject/draw/fault_plan.h"
-#include "record/sampling.h"
 
 namespace bitrift::design {
 namespace {
@@ -99,19 +98,7 @@ std::vector<record::Stratum> ModelStrata::strata() const {
 
 void ModelStrata::check(const record::Document& document, const std::vector<record::Parallel>&,
                         const std::vector<record::RecoverySpec>&) const {
-  const Json& spec = document.value;
-  const auto totals = record::SamplingTarget::totals;
-  if (models.size() > 1 && spec.contains("sampling") &&
-      spec.at("sampling").value("target", totals) == totals) {
-    fail(ErrorCode::bad_input,
-         "{}: sampling.target: fault models are not parts of one population, so they have no total; give "
-         "\"strata\"",
-         document.place("/sampling/target"));
-  }
-  if (spec.value("exhaustive", false)) {
-    fail(ErrorCode::bad_input, "{}: exhaustive: the sets of a fault model are too many to enumerate",
-         document.place("/exhaustive"));
-  }
+  refuse_totals(document, models.size(), "fault models");
 }
 
 std::unique_ptr<const Population> ModelStrata::population(std::size_t index, const Setting& setting) const {

@@ -25,8 +25,10 @@ void KillPoint::work_as(std::vector<int> ranks) {
   look();
 }
 
-// A process may die one step ahead of all survivors: the last message that it sent is lost with it, and what
-// it waited for has arrived. So if no fault explains the death before, one in that step does.
+// A process dies in the step after the last one that a survivor has completed, with two exceptions. It may
+// die in that last step, because its update is local: if a fault explains that, those of the next step have
+// not struck. And it may die one step ahead of all survivors: the last message that it sent is lost with it,
+// and what it waited for has arrived. So if no fault explains the death before, one in that step does.
 void KillPoint::spend(const std::vector<int>& seats, std::int64_t reached) {
   const auto is_of = [&](const record::ProcessFault& fault) {
     return std::find(seats.begin(), seats.end(), fault.rank) != seats.end();
@@ -37,8 +39,12 @@ void KillPoint::spend(const std::vector<int>& seats, std::int64_t reached) {
     });
   };
   const bool ahead = !kills(0, reached + 1) && kills(reached + 2, reached + 2);
+  const bool behind = std::any_of(faults_.begin(), faults_.end(), [&](const record::ProcessFault& fault) {
+    return is_of(fault) && !fault.slowness && fault.step == reached && fault.phase == TrainingPhase::update;
+  });
+  const std::int64_t last = behind ? reached : reached + (ahead ? 2 : 1);
   std::erase_if(faults_, [&](const record::ProcessFault& fault) {
-    const bool struck = is_of(fault) && fault.step <= reached + (ahead ? 2 : 1);
+    const bool struck = is_of(fault) && fault.step <= last;
     if (struck && !fault.slowness) recovered_ = std::max(recovered_, fault.step);
     return struck;
   });

@@ -180,6 +180,20 @@ def test_a_rank_that_is_killed(job: Job, saved: Path, tmp_path: Path, strategy: 
     assert not (tmp_path / "out.h5").exists()
 
 
+@pytest.mark.parametrize("recovery", ["none", "shrink", "relaunch"])
+def test_an_mpirun_that_starts_no_rank_is_named(saved: Path, tmp_path: Path, recovery: str) -> None:
+    command = [PROGRAM, "resume", saved, "-o", tmp_path / "out.h5", "--parallel", "data", "--ranks", "2"]
+    environment = os.environ | {"BITRIFT_MPIRUN": "/bin/false"}
+    done = subprocess.run(
+        [*command, "--on-failure", recovery], capture_output=True, text=True, env=environment, check=False
+    )
+    (line,) = [one for one in done.stderr.splitlines() if "info: running as root" not in one]
+    assert done.returncode == 1
+    assert line.endswith(
+        "/bin/false ended with exit code 1 before it had started a rank on this machine; see what it says"
+    )
+
+
 def test_what_a_killed_mpirun_left_does_not_stop_a_later_one(saved: Path, tmp_path: Path) -> None:
     # Open MPI names a run's session folder by mpirun's process number, and numbers come again.
     temporary, mpirun = tmp_path / "tmp", tmp_path / "mpirun"

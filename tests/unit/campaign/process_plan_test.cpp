@@ -71,7 +71,7 @@ std::vector<Set> all_of(const ProcessPopulation& population) {
 TEST(ProcessPopulation, HoldsEveryVictimStepAndPointOnce) {
   ProcessStrata of = strata({TrainingPhase::update});
   of.steps = design::StepRange{4, 9};
-  of.how = FailureMode::stop;
+  of.how = {FailureMode::stop};
   const auto all = all_of(population(of));
   EXPECT_EQ(all.size(), (2U * 3 + 2 * 5) * 6);
   std::map<int, std::int64_t> most_points;
@@ -169,6 +169,74 @@ TEST(ProcessPopulation, OfManyRanksReachesItsLastMember) {
   EXPECT_EQ(text_of(large.at(0)), "0@1:forward.0=kill 1@1:forward.0=kill 2@1:forward.0=kill ");
   EXPECT_EQ(text_of(large.at(large.size() - 1)),
             "997@20:forward.1=kill 998@20:forward.1=kill 999@20:forward.1=kill ");
+}
+
+ProcessStrata storms(std::vector<std::int64_t> every) {
+  ProcessStrata of = strata({TrainingPhase::forward, TrainingPhase::update});
+  of.points->steps_per_epoch = 10000;
+  of.every = std::move(every);
+  of.how = {FailureMode::kill, FailureMode::slow};
+  of.slow = record::Slowness{3, 10};
+  return of;
+}
+
+record::Faults storm_of(const ProcessStrata& of, std::uint64_t key, std::uint64_t number) {
+  static const Bases none;
+  return of.population(0, {none, hybrid, 2})->draw(key, number, 0);
+}
+
+// Each count is binomial; the bounds are about five standard deviations wide.
+TEST(StormPopulation, DrawsEachChoiceAsOftenAsTheOthers) {
+  std::map<std::string, int> seen;
+  std::map<std::pair<int, std::int64_t>, int> points;
+  int faults = 0;
+  for (std::uint64_t number = 0; number < 10; ++number) {
+    std::int64_t last = 0;
+    const record::Faults drawn = storm_of(storms({20}), 7, number);
+    for (const ProcessFault& fault : drawn.processes()) {
+      EXPECT_GT(fault.step, last);
+      EXPECT_LE(fault.step, 20000);
+      last = fault.step;
+      ++faults;
+      ++seen[name_of(fault.phase)];
+      ++seen[name_of(fault.how)];
+      ++seen[std::to_string(fault.rank)];
+      EXPECT_EQ(fault.slowness.has_value(), fault.how == FailureMode::slow);
+      if (fault.phase == TrainingPhase::update) ++points[{fault.rank % 2, fault.point}];
+    }
+  }
+  EXPECT_NEAR(faults, 10000, 500);
+  for (const char* name : {"forward", "update", "kill", "slow"})
+    EXPECT_NEAR(seen[name], faults / 2.0, 250) << name;
+  for (const char* name : {"0", "1", "2", "3"}) EXPECT_NEAR(seen[name], faults / 4.0, 220) << name;
+  EXPECT_EQ(points.size(), 3U + 5);
+  for (const auto& [place, count] : points)
+    EXPECT_NEAR(count, faults / 4.0 / (place.first == 0 ? 3 : 5), 140);
+}
+
+TEST(StormPopulation, DependsOnKeyDrawAndStepAlone) {
+  ProcessStrata of = storms({20});
+  const Set whole = storm_of(of, 7, 3).processes();
+  EXPECT_EQ(storm_of(of, 7, 3).processes(), whole);
+  EXPECT_NE(storm_of(of, 7, 4).processes(), whole);
+  EXPECT_NE(storm_of(of, 8, 3).processes(), whole);
+  of.steps = design::StepRange{101, 4000};
+  Set part = whole;
+  std::erase_if(part, [](const ProcessFault& fault) { return fault.step < 101 || fault.step > 4000; });
+  EXPECT_EQ(storm_of(of, 7, 3).processes(), part);
+}
+
+TEST(StormPopulation, WithoutAFailureIsARunInWhichNothingIsAltered) {
+  const record::Faults none = storm_of(storms({1'000'000'000}), 7, 0);
+  EXPECT_TRUE(none.empty() && none.of_bits());
+  EXPECT_EQ(storm_of(storms({1}), 7, 0).size(), 20000U);
+}
+
+TEST(StormPopulation, RefusesPhasesWithoutPoints) {
+  ProcessStrata of = storms({20});
+  of.phases.push_back(TrainingPhase::backward);
+  EXPECT_THAT(error_of([&] { (void)storm_of(of, 7, 0); }),
+              HasSubstr("rank 0 has no point in phase backward"));
 }
 
 design::CampaignSpec process_spec() {
@@ -299,6 +367,24 @@ TEST(ProcessLanding, OfARunThatWentOnNeedsEveryRankThatWasToFail) {
   EXPECT_TRUE(lands(ran));
   EXPECT_FALSE(row_of(ran, 7, {}).no_change);
   ran.result->changed_tensors = {"model/w"};
+  EXPECT_THROW((void)row_of(ran, 7, {}), Misbehaviour);
+}
+
+TEST(ProcessLanding, OfAStormNeedsEveryFailureOfARank) {
+  Ran ran = pair_ran();
+  ran.spec.faults = Set{{1, 5, TrainingPhase::reduce, 0},
+                        {2, 6, TrainingPhase::forward, 0, FailureMode::slow, record::Slowness{2, 1}},
+                        {1, 9, TrainingPhase::reduce, 0}};
+  ran.result->steps = 9;
+  ran.result->recoveries = {recovery_of({1})};
+  EXPECT_THROW((void)row_of(ran, 7, {}), Misbehaviour);
+  ran.result->recoveries.push_back(recovery_of({0, 1}));
+  EXPECT_TRUE(lands(ran));
+  ran.result->steps = 5;  // the slow one was not reached
+  EXPECT_THROW((void)row_of(ran, 7, {}), Misbehaviour);
+  ran.result->status = record::RunStatus::unrecovered;
+  EXPECT_TRUE(lands(ran));
+  ran.result->recoveries = {recovery_of({2})};
   EXPECT_THROW((void)row_of(ran, 7, {}), Misbehaviour);
 }
 

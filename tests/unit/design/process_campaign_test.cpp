@@ -38,7 +38,7 @@ RecoverySpec recovery(const std::string& value, const std::string& spec = "proce
 TEST(ProcessCampaign, StrataAreThePhases) {
   const CampaignSpec spec = data({"strata.process.steps=7"});
   EXPECT_EQ(spec.strata.as<ProcessStrata>()->steps, (StepRange{1, 7}));
-  EXPECT_EQ(spec.strata.as<ProcessStrata>()->how, FailureMode::kill);
+  EXPECT_THAT(spec.strata.as<ProcessStrata>()->how, ElementsAre(FailureMode::kill));
   const auto strata = spec.strata->strata();
   ASSERT_EQ(strata.size(), 6U);
   EXPECT_EQ(strata[1].name, "process.backward");
@@ -175,6 +175,61 @@ TEST(ProcessCampaign, MayGrowByPhasesAndArmsAndByNothingElse) {
   after = before;
   after.arms[0].recovery.kind = RecoveryKind::respawn;
   EXPECT_THAT(extension_problem(before, after).value_or(""), HasSubstr("recovery"));
+}
+
+TEST(ProcessCampaign, StormsAreStrataOfTheirOwn) {
+  const CampaignSpec spec = read_campaign_spec(shipped("process/storm.json"));
+  const auto strata = spec.strata->strata();
+  ASSERT_EQ(strata.size(), 2U);
+  EXPECT_EQ(strata[1].name, "process.every_200");
+  EXPECT_EQ(strata[1].field, "every_200");
+  EXPECT_EQ(strata[1].bits, unbounded_stratum);
+  EXPECT_FALSE(spec.strata->pooled());
+  EXPECT_EQ(spec.strata->failing(), 1);
+  const auto* const storms = spec.strata.as<ProcessStrata>();
+  EXPECT_THAT(storms->how, ElementsAre(FailureMode::kill, FailureMode::slow));
+  EXPECT_EQ(storms->slow, (Slowness{3, 10}));
+  const Json canonical = to_json(spec);
+  EXPECT_EQ(to_json(campaign_spec_from_json(canonical)), canonical);
+  EXPECT_THAT(
+      spec.strata->sentences(std::nullopt).faults.at("process.every_50"),
+      HasSubstr("a probability of 1 in 50 (killed with SIGKILL or slowed down, 3 times for 10 steps)"));
+}
+
+TEST(ProcessCampaign, RefusesStormsThatMakeNoSense) {
+  const auto refused = [](const std::string& change) { return problem({change}, "process/storm.json"); };
+  EXPECT_THAT(refused("strata.process.every=[]"), HasSubstr("at least 1 item"));
+  EXPECT_THAT(refused("strata.process.every=[0]"), HasSubstr("of at least 1"));
+  EXPECT_THAT(refused("strata.process.every=[5, 5]"), HasSubstr("every"));
+  EXPECT_THAT(refused("strata.process.phases=[\"evaluate\"]"),
+              HasSubstr("phases[0]: with 'every', ranks fail"));
+  EXPECT_THAT(refused("strata.process.phases=[\"update\", \"recovery\"]"),
+              HasSubstr("phases[1]: with 'every'"));
+  EXPECT_THAT(refused("strata.process.together=2"), HasSubstr("one rank fails at a time"));
+  EXPECT_THAT(refused("strata.process.how=kill"), HasSubstr("slow: no rank is slowed down; remove the key"));
+  EXPECT_THAT(refused("strata.process.how=[\"hit\"]"), HasSubstr("expected one of: kill, stop, exit, slow"));
+  EXPECT_THAT(refused("strata.process.how=hit"), HasSubstr("expected one of: kill, stop, exit, slow"));
+  EXPECT_THAT(refused("strata.process.slow={\"factor\": 1, \"steps\": 3}"), HasSubstr("slow.factor"));
+  EXPECT_THAT(problem({"strata.process.how=slow"}),
+              HasSubstr("slow: how slow a rank gets, and for how many"));
+  EXPECT_THAT(problem({"strata.process.how=[\"kill\", \"exit\"]"}),
+              HasSubstr("how: one way to fail, or with"));
+  EXPECT_THAT(problem({"strata.process.how=slow", "strata.process.slow={\"factor\": 2, \"steps\": 3}"}),
+              HasSubstr("phases[5]: a rank that is slow needs no recovery"));
+  EXPECT_THAT(problem({"exhaustive=true"}, "process/storm.json"),
+              HasSubstr("the draws of storms are too many to enumerate"));
+  EXPECT_THAT(problem({"sampling={\"half_width\": 0.1}"}, "process/storm.json"),
+              HasSubstr("storms are not parts of one population"));
+}
+
+TEST(ProcessCampaign, MayGrowByStormsButNotByTheirPhases) {
+  const CampaignSpec before =
+      read_campaign_spec(shipped("process/storm.json"), {"strata.process.phases=[\"update\"]"});
+  CampaignSpec after = before;
+  after.strata.edit<ProcessStrata>().every.push_back(1000);
+  EXPECT_EQ(extension_problem(before, after), std::nullopt);
+  after.strata.edit<ProcessStrata>().phases.push_back(TrainingPhase::forward);
+  EXPECT_THAT(extension_problem(before, after).value_or(""), HasSubstr("strata.process.phases"));
 }
 
 TEST(KillPoints, ThatAreNoneAreRefused) {

@@ -83,6 +83,20 @@ TEST(KillPoint, ForgetsAFaultThatStruckARankAheadOfTheSurvivors) {
   EXPECT_EQ(left({}, 2), (Rest{204, 104}));
 }
 
+// Survivors may have completed the step in whose update a rank died. Its fault of the next step is for its
+// replacement.
+TEST(KillPoint, KeepsTheFaultOfTheNextStepWhereTheUpdateOfTheLastOneStruck) {
+  const auto left = [](TrainingPhase phase) {
+    KillPoint point;
+    point.arm({{1, 3, phase, 0, FailureMode::kill}, {1, 4, TrainingPhase::forward, 0, FailureMode::kill}},
+              {});
+    point.spend({0, 1}, 3);
+    return point.faults().size();
+  };
+  EXPECT_EQ(left(TrainingPhase::update), 1U);
+  EXPECT_EQ(left(TrainingPhase::forward), 0U);  // the run did not reach it: others have completed the step
+}
+
 // Rank 1 is in step 3 when it notices that rank 2 has failed in step 4, and its own fault is in that
 // recovery.
 TEST(KillPointDeathTest, StrikesInTheRecoveryFromAStepThatItHasNotReached) {

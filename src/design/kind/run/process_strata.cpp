@@ -1,18 +1,21 @@
 #include "design/kind/run/process_strata.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <utility>
 
 #include <signal.h>
 
 #include "core/error.h"
 #include "core/named_enum.h"
 #include "design/kind/run/recoveries.h"
+#include "design/kind/run/storm.h"
 
 namespace bitrift::design {
 namespace {
 
 using record::Document;
+using record::FailureMode;
 using record::Json;
 using record::Parallel;
 using record::ProcessFault;
@@ -59,6 +62,8 @@ std::vector<std::uint64_t> subset_at(std::uint64_t number, std::uint64_t size, s
   return set;
 }
 
+constexpr const char* no_map = "Ranks fail and no tensor is altered, so there are no rates by layer and bit.";
+
 // The population is one for all arms. How gradients travel on a mesh does not matter to it.
 void check_one_parallel(const Document& document, const std::vector<Parallel>& arms) {
   for (std::size_t i = 1; i < arms.size(); ++i) {
@@ -72,18 +77,26 @@ void check_one_parallel(const Document& document, const std::vector<Parallel>& a
   }
 }
 
-const char* words_of(record::FailureMode how) {
+std::string words_of(record::FailureMode how, const std::optional<record::Slowness>& slow) {
   switch (how) {
     case record::FailureMode::kill:
       return "killed with SIGKILL";
     case record::FailureMode::stop:
       return "stopped with SIGSTOP";
     case record::FailureMode::slow:
-      return "slowed down";
+      return fmt::format("slowed down, {:g} times for {} steps", slow.value().factor, slow->steps);
     case record::FailureMode::exit:
       break;
   }
   return "ended with _exit(0)";
+}
+
+std::vector<FailureMode> ways_to_fail(const Document& document, const Json& value) {
+  if (value.is_array()) return value.get<std::vector<FailureMode>>();
+  const auto found = find_named<FailureMode>(value.get<std::string>());
+  if (found) return {*found};
+  fail(ErrorCode::bad_input, "{}: expected one of: {}; found {}", document.where("/strata/process/how"),
+       list_names<FailureMode>(), value.dump());
 }
 
 bool lost_by(const record::Failure& failure, record::FailureMode how) {
@@ -103,7 +116,15 @@ bool lost_by(const record::Failure& failure, record::FailureMode how) {
 }  // namespace
 
 Json ProcessStrata::to_json() const {
-  Json value = {{"phases", phases}, {"together", together}, {"how", how}};
+  Json value = {{"phases", phases}};
+  if (storms()) {
+    value["every"] = every;
+    value["how"] = how;
+  } else {
+    value["together"] = together;
+    value["how"] = how.front();
+  }
+  if (slow) value["slow"] = record::to_json(*slow);
   if (steps) value["steps"] = design::to_json(*steps);
   if (points) value["points"] = record::to_json(*points);
   return {{"process", value}};
@@ -111,6 +132,11 @@ Json ProcessStrata::to_json() const {
 
 std::vector<record::Stratum> ProcessStrata::strata() const {
   std::vector<record::Stratum> list;
+  for (const std::int64_t steps_between : every) {
+    const std::string field = fmt::format("every_{}", steps_between);
+    list.push_back({"process." + field, "process", field, record::unbounded_stratum});
+  }
+  if (storms()) return list;
   for (const TrainingPhase phase : phases)
     list.push_back({fmt::format("process.{}", name_of(phase)), "process", name_of(phase), 0});
   return list;
@@ -119,6 +145,8 @@ std::vector<record::Stratum> ProcessStrata::strata() const {
 bool ProcessStrata::has(TrainingPhase phase) const {
   return std::ranges::find(phases, phase) != phases.end();
 }
+
+bool ProcessStrata::has(FailureMode mode) const { return std::ranges::find(how, mode) != how.end(); }
 
 int ProcessStrata::failing() const { return has(TrainingPhase::recovery) ? std::max(2, together) : together; }
 
@@ -132,7 +160,29 @@ void ProcessStrata::check(const Document& document, const std::vector<Parallel>&
                "says who loads an altered file, and ranks that fail alter none; remove the key");
   }
   check_one_parallel(document, arms);
+  check_storms(document);
   check_victims(document, arms.front().ranks, recoveries);
+}
+
+void ProcessStrata::check_storms(const Document& document) const {
+  const std::string place = "/strata/process";
+  if (has(FailureMode::slow) != slow.has_value()) {
+    fail(ErrorCode::bad_input, "{}: {}", document.where(place + "/slow"),
+         slow ? "no rank is slowed down; remove the key, or add slow to strata.process.how"
+              : "how slow a rank gets, and for how many steps, as in {\"factor\": 3, \"steps\": 10}");
+  }
+  if (!storms()) {
+    if (how.size() == 1) return;
+    fail(ErrorCode::bad_input, "{}: one way to fail, or with 'every' several",
+         document.where(place + "/how"));
+  }
+  refuse_key(document, place + "/together", "in a storm one rank fails at a time; remove the key");
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (!record::is_between_steps(phases[i]) && phases[i] != TrainingPhase::recovery) continue;
+    fail(ErrorCode::bad_input, "{}: with 'every', ranks fail in steps; remove the phase, or 'every'",
+         document.where(fmt::format("{}/phases/{}", place, i)));
+  }
+  refuse_totals(document, every.size(), "storms");
 }
 
 void ProcessStrata::check_victims(const Document& document, int ranks,
@@ -150,6 +200,8 @@ void ProcessStrata::check_victims(const Document& document, int ranks,
          "{}: in phase recovery two ranks fail, one after the other; remove 'together', or the phase", place);
   }
   if (ranks < 2) fail(ErrorCode::bad_input, "{}: two ranks fail in it, but the arms have one", place);
+  if (has(FailureMode::slow))
+    fail(ErrorCode::bad_input, "{}: a rank that is slow needs no recovery; remove the phase", place);
   for (std::size_t i = 0; i < recoveries.size(); ++i) {
     if (recoveries[i].kind != RecoveryKind::none) continue;
     fail(ErrorCode::bad_input,
@@ -160,6 +212,11 @@ void ProcessStrata::check_victims(const Document& document, int ranks,
 }
 
 std::unique_ptr<const Population> ProcessStrata::population(std::size_t index, const Setting& setting) const {
+  if (storms()) {
+    const StepRange in_run = steps_of_trial(setting.parallel, setting.epochs);
+    Storm storm{every.at(index), in_run, phases, how, slow.value_or(record::Slowness{})};
+    return std::make_unique<StormPopulation>(std::move(storm), *points, setting.parallel);
+  }
   return std::make_unique<ProcessPopulation>(phases.at(index), *this, setting.parallel, setting.epochs);
 }
 
@@ -180,6 +237,17 @@ Strata ProcessStrata::with_fact(const Json& fact) const {
 
 std::optional<std::int64_t> ProcessStrata::steps_of_run(std::int64_t epochs) const {
   return points ? std::optional(points->steps_per_epoch * epochs) : std::nullopt;
+}
+
+StepRange ProcessStrata::steps_of_trial(const Parallel& parallel, std::int64_t epochs) const {
+  if (!points) {
+    fail(ErrorCode::bad_input, "how many points a phase has is not known before the campaign has begun");
+  }
+  if (points->stages.size() != static_cast<std::size_t>(parallel.stages)) {
+    fail(ErrorCode::bad_input, "strata.process.points has {} stages, the arms have {}; restore campaign.json",
+         points->stages.size(), parallel.stages);
+  }
+  return drawn_steps(steps, points->steps_per_epoch, epochs, "strata.process.steps");
 }
 
 std::vector<Canary> ProcessStrata::canaries(const RecoverySpec& recovery) const {
@@ -211,10 +279,11 @@ void ProcessStrata::plant(const std::string& stratum, const Setting& setting, co
 Sentences ProcessStrata::sentences(const std::optional<std::uint64_t>& size) const {
   std::vector<std::string> names;
   for (const TrainingPhase phase : phases) names.emplace_back(name_of(phase));
+  if (storms()) return sentences_of_storms(in_words(names, "or"));
   Sentences said;
   said.faults[""] = fmt::format(
       "the failure of {} ({}) in phase {}, chosen uniformly from the {}combinations of ranks, {} and points",
-      together == 1 ? "a rank" : fmt::format("{} ranks at once", together), words_of(how),
+      together == 1 ? "a rank" : fmt::format("{} ranks at once", together), words_of(how.front(), slow),
       in_words(names, "or"), size_text(size), steps_text(steps));
   said.rates = rate_of_uniform("failure", "combinations of ranks, steps and points");
   said.limits = {
@@ -229,13 +298,36 @@ Sentences ProcessStrata::sentences(const std::optional<std::uint64_t>& size) con
     said.limits.emplace_back(
         "In phase recovery, a second rank fails while the failure of a first one is handled.");
   }
-  said.no_map = "Ranks fail and no tensor is altered, so there are no rates by layer and bit.";
+  said.no_map = no_map;
+  said.numbers = false;
+  return said;
+}
+
+Sentences ProcessStrata::sentences_of_storms(const std::string& in_phases) const {
+  std::vector<std::string> ways;
+  for (const FailureMode mode : how) ways.push_back(words_of(mode, slow));
+  Sentences said;
+  const std::vector<record::Stratum> all = strata();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    said.faults[all[i].name] = fmt::format(
+        "a storm of failures: in each step, a rank fails with a probability of 1 in {} ({}), in phase {}; "
+        "rank, phase, point and way to fail are chosen uniformly",
+        every[i], in_words(ways, "or"), in_phases);
+  }
+  if (all.size() == 1) said.faults[""] = said.faults.begin()->second;
+  said.rates = "Each rate is that of a run in the storm of its line.";
+  said.limits = {
+      "The rates are those of runs of the length that the spec gives. A longer run meets more failures. They "
+      "say nothing about failures of whole machines or of a network, or about altered bits."};
+  if (steps) said.limits.push_back(fmt::format("Ranks fail in {} alone.", steps_text(steps)));
+  said.no_map = no_map;
   said.numbers = false;
   return said;
 }
 
 std::string ProcessStrata::no_rates_by(const std::string&) const {
-  return "in this campaign ranks fail and no tensor is altered; group by field, which is the phase";
+  return fmt::format("in this campaign ranks fail and no tensor is altered; group by field, which is the {}",
+                     storms() ? "storm" : "phase");
 }
 
 Strata process_strata_from(const Document& document) {
@@ -244,23 +336,17 @@ Strata process_strata_from(const Document& document) {
   strata.phases = value.at("phases").get<std::vector<TrainingPhase>>();
   strata.steps = step_range_from(document, "/strata/process/steps");
   strata.together = value.value("together", strata.together);
-  strata.how = value.value("how", strata.how);
+  if (value.contains("every")) strata.every = value["every"].get<std::vector<std::int64_t>>();
+  if (value.contains("how")) strata.how = ways_to_fail(document, value["how"]);
+  if (value.contains("slow")) strata.slow = value["slow"].get<record::Slowness>();
   if (value.contains("points")) strata.points = record::kill_points_from_json(value["points"]);
   return strata;
 }
 
 ProcessPopulation::ProcessPopulation(TrainingPhase phase, const ProcessStrata& strata,
                                      const record::Parallel& parallel, std::int64_t epochs)
-    : phase_(phase), how_(strata.how), together_(strata.together) {
-  if (!strata.points) {
-    fail(ErrorCode::bad_input, "how many points a phase has is not known before the campaign has begun");
-  }
-  if (strata.points->stages.size() != static_cast<std::size_t>(parallel.stages)) {
-    fail(ErrorCode::bad_input, "strata.process.points has {} stages, the arms have {}; restore campaign.json",
-         strata.points->stages.size(), parallel.stages);
-  }
-  const StepRange range =
-      drawn_steps(strata.steps, strata.points->steps_per_epoch, epochs, "strata.process.steps");
+    : phase_(phase), how_(strata.how.front()), slowness_(strata.slow), together_(strata.together) {
+  const StepRange range = strata.steps_of_trial(parallel, epochs);
   first_step_ = range.first;
   steps_ = range.count();
   if (phase == TrainingPhase::evaluate) {
@@ -311,7 +397,8 @@ std::vector<ProcessFault> ProcessPopulation::at(std::uint64_t index) const {
   set.push_back(last);
   std::vector<ProcessFault> faults;
   faults.reserve(set.size());
-  for (const std::uint64_t victim : set) faults.push_back({victims_[victim].rank, step, phase_, point, how_});
+  for (const std::uint64_t victim : set)
+    faults.push_back({victims_[victim].rank, step, phase_, point, how_, slowness_});
   std::sort(faults.begin(), faults.end(),
             [](const ProcessFault& a, const ProcessFault& b) { return a.rank < b.rank; });
   return faults;
@@ -333,14 +420,21 @@ bool landed(const std::vector<ProcessFault>& faults, const RunEnd& end) {
                                [&](const ProcessFault& fault) { return lost_by(*end.failure, fault.how); });
   }
   const std::vector<record::Recovery>& recoveries = end.result->recoveries;
-  std::set<int> lost;
-  for (const record::Recovery& recovery : recoveries)
-    lost.insert(recovery.failed.begin(), recovery.failed.end());
-  const auto is_lost = [&](const ProcessFault& fault) { return lost.contains(fault.rank); };
-  if (end.result->status != record::RunStatus::unrecovered) return std::ranges::all_of(faults, is_lost);
+  std::map<int, int> lost, to_lose;  // by rank: how often
+  for (const record::Recovery& recovery : recoveries) {
+    for (const int rank : recovery.failed) ++lost[rank];
+  }
+  for (const ProcessFault& fault : faults) {
+    if (!fault.slowness) ++to_lose[fault.rank];
+  }
+  if (end.result->status != record::RunStatus::unrecovered) {
+    return std::ranges::all_of(faults, [&](const ProcessFault& fault) {
+      return fault.slowness ? fault.step <= end.result->steps : lost[fault.rank] >= to_lose[fault.rank];
+    });
+  }
   // A last recovery that found nobody alive names no rank.
   const bool all = !recoveries.empty() && recoveries.back().failed.empty();
-  return all || std::ranges::any_of(faults, is_lost);
+  return all || std::ranges::any_of(to_lose, [&](const auto& one) { return lost.contains(one.first); });
 }
 
 }  // namespace bitrift::design

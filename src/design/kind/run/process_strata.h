@@ -13,12 +13,16 @@
 
 namespace bitrift::design {
 
-/// Each phase in which ranks fail is a stratum "process.<phase>".
+/// Each phase in which ranks fail is a stratum "process.<phase>". In storms they fail again and again: then
+/// each mean number of steps between two failures is one, "process.every_<steps>".
 struct ProcessStrata final : Kind {
   std::vector<record::TrainingPhase> phases;
   std::optional<StepRange> steps = {};  ///< in which ranks fail; absent: all of a run
-  int together = 1;                     ///< ranks that fail at the same point
-  record::FailureMode how = record::FailureMode::kill;
+  std::vector<std::int64_t> every =
+      {};            ///< storms: mean steps between two failures; empty: one failure a trial
+  int together = 1;  ///< ranks that fail at the same point; not of storms
+  std::vector<record::FailureMode> how = {record::FailureMode::kill};  ///< one, or several of storms
+  std::optional<record::Slowness> slow = {};                           ///< of mode slow
   std::optional<record::KillPoints> points = {};  ///< of the arms; known once the campaign has begun
 
   [[nodiscard]] record::Json to_json() const override;
@@ -27,7 +31,8 @@ struct ProcessStrata final : Kind {
              const std::vector<record::RecoverySpec>& recoveries) const override;
   [[nodiscard]] std::unique_ptr<const Population> population(std::size_t index,
                                                              const Setting& setting) const override;
-  [[nodiscard]] const char* members() const override { return "faults"; }
+  [[nodiscard]] const char* members() const override { return storms() ? "storms" : "faults"; }
+  [[nodiscard]] bool pooled() const override { return !storms(); }
   [[nodiscard]] std::optional<FactNeeded> fact_needed() const override;
   [[nodiscard]] std::optional<record::Json> fact() const override;
   [[nodiscard]] Strata with_fact(const record::Json& fact) const override;
@@ -40,11 +45,20 @@ struct ProcessStrata final : Kind {
              record::TrialSpec& run) const override;
   [[nodiscard]] Sentences sentences(const std::optional<std::uint64_t>& size) const override;
   [[nodiscard]] std::string no_rates_by(const std::string& word) const override;
-  [[nodiscard]] const char* averaged_over() const override { return "ranks, steps and points"; }
+  [[nodiscard]] const char* averaged_over() const override {
+    return storms() ? "draws" : "ranks, steps and points";
+  }
   [[nodiscard]] bool leaves_traces() const override { return false; }
   [[nodiscard]] bool has(record::TrainingPhase phase) const;
+  [[nodiscard]] bool has(record::FailureMode mode) const;
+  [[nodiscard]] bool storms() const noexcept { return !every.empty(); }
+  /// The steps of a run in which ranks fail. Throws Error(bad_input) when `points` is unknown or has other
+  /// stages, or a step is beyond the end of a run.
+  [[nodiscard]] StepRange steps_of_trial(const record::Parallel& parallel, std::int64_t epochs) const;
 
  private:
+  [[nodiscard]] Sentences sentences_of_storms(const std::string& in_phases) const;
+  void check_storms(const record::Document& document) const;
   void check_victims(const record::Document& document, int ranks,
                      const std::vector<record::RecoverySpec>& recoveries) const;
 };
@@ -82,6 +96,7 @@ class ProcessPopulation final : public ListedPopulation {
 
   record::TrainingPhase phase_;
   record::FailureMode how_;
+  std::optional<record::Slowness> slowness_;
   int together_;
   std::uint64_t steps_ = 0;                   // how many
   std::int64_t first_step_ = 1, stride_ = 1;  // step i is first_step_ + i x stride_
@@ -92,7 +107,8 @@ class ProcessPopulation final : public ListedPopulation {
 };
 
 /// Whether exactly the ranks failed that were to fail. A run that continued must have recovered from the
-/// failure of each. A recovery that failed must name one of them: the others may have had no time to fail.
+/// failure of each, as often as it was to fail; a rank that is slow does not fail, and the run must have
+/// reached the step. A recovery that failed must name one of them: the others may have had no time to fail.
 /// Without a result, the worker must have been lost in the way of the fault.
 [[nodiscard]] bool landed(const std::vector<record::ProcessFault>& faults, const RunEnd& end);
 

@@ -102,9 +102,9 @@ ProcessView view_of(const Rows& rows, const design::CampaignSpec& spec = spec_of
 TEST(ProcessView, CountsEveryOutcomeInItsPhase) {
   const ProcessView view = view_of(example());
   ASSERT_EQ(view.lines.size(), 4U);  // phases as the spec names them, then all
-  EXPECT_EQ(view.lines[0].phase, TrainingPhase::update);
+  EXPECT_EQ(view.lines[0].phase, "update");
   EXPECT_THAT(view.lines[0].counts, ElementsAre(2, 1, 1, 0));
-  EXPECT_EQ(view.lines[1].phase, TrainingPhase::forward);
+  EXPECT_EQ(view.lines[1].phase, "forward");
   EXPECT_THAT(view.lines[1].counts, ElementsAre(4, 0, 0, 0));
   EXPECT_THAT(view.lines[2].counts, ElementsAre(1, 0, 0, 3));
   EXPECT_EQ(view.lines[2].reasons, (std::map<Reason, std::uint64_t>{{Reason::unrecovered, 3}}));
@@ -179,7 +179,7 @@ TEST(ProcessView, PhasesWithoutATrialHaveNoRate) {
   add(rows, "spare", "update", 48, "bb");
   const ProcessView view = view_of(rows);
   EXPECT_TRUE(view.lines[1].rates.empty());
-  EXPECT_THAT(view.lines[3].unseen, ElementsAre(TrainingPhase::forward, TrainingPhase::recovery));
+  EXPECT_THAT(view.lines[3].unseen, ElementsAre("forward", "recovery"));
   EXPECT_EQ(view.lines[3].population, 0U);
   EXPECT_EQ(view.lines[3].rate(RecoveryOutcome::lost).anytime.high, 1);
   EXPECT_THAT(table(view), HasSubstr("No trial yet in spare: forward, recovery;"));
@@ -197,9 +197,9 @@ TEST(ProcessView, TimesAreThoseOfTrialsThatRecovered) {
   ASSERT_EQ(view.recoveries.size(), 5U);
   EXPECT_EQ(view.recoveries[0].victims.victim, Victim::rank_0);
   EXPECT_EQ(view.recoveries[0].trials, 1U);
-  EXPECT_EQ(view.recoveries[1].phase, TrainingPhase::update);
+  EXPECT_EQ(view.recoveries[1].phase, "update");
   EXPECT_EQ(view.recoveries[1].trials, 3U);
-  EXPECT_EQ(view.recoveries[4].phase, TrainingPhase::recovery);
+  EXPECT_EQ(view.recoveries[4].phase, "recovery");
   EXPECT_EQ(view.recoveries[4].trials, 1U);
   EXPECT_DOUBLE_EQ(view.recoveries[4].part(RecoveryPart::total).median, 750);
 }
@@ -247,6 +247,66 @@ TEST(ProcessView, TheTableAndTheJsonSayTheSame) {
   EXPECT_EQ(json["lines"][3]["phase"], "all");
   EXPECT_EQ(json["recoveries"][0]["victim"], "rank 0");
   EXPECT_EQ(json["recoveries"][0]["total"]["median_ms"], 750);
+}
+
+design::CampaignSpec storm_spec() {
+  design::CampaignSpec spec = spec_of();
+  auto& storms = spec.strata.edit<design::ProcessStrata>();
+  storms.phases = {TrainingPhase::forward};
+  storms.every = {20, 100};
+  return spec;
+}
+
+// Controls take 2 s; trial d takes 2 + d seconds.
+Rows storm_rows() {
+  Rows rows = clean("spare");
+  add(rows, "spare", "every_20", record::unbounded_stratum, "bbbbl");
+  for (TrialRecord& row : rows) {
+    row.seconds = row.kind == TrialKind::trial ? 2 + static_cast<double>(row.id.draw) : 2;
+    if (row.kind == TrialKind::trial && row.id.draw == 3) row.faults = {};  // a run without a failure
+  }
+  return rows;
+}
+
+TEST(ProcessView, OfStormsHasGoodputAndNoTotal) {
+  const ProcessView view = view_of(storm_rows(), storm_spec());
+  ASSERT_EQ(view.lines.size(), 2U);
+  EXPECT_EQ(view.lines[0].phase, "every_20");
+  EXPECT_THAT(view.lines[0].counts, ElementsAre(4, 0, 0, 1));
+  EXPECT_EQ(view.lines[1].trials, 0U);
+  ASSERT_EQ(view.recoveries.size(), 1U);
+  EXPECT_EQ(view.recoveries[0].victims.victim, Victim::any);
+  ASSERT_EQ(view.goodput.size(), 1U);
+  EXPECT_EQ(view.goodput[0].trials, 4U);  // the lost one did not run to its end
+  EXPECT_DOUBLE_EQ(view.goodput[0].failures, 0.75);
+  // Of 1, 2/3, 2/4 and 2/5, with type 7: (2/3 + 1/2) / 2 and 2/5 + 0.15 (1/2 - 2/5).
+  EXPECT_DOUBLE_EQ(view.goodput[0].median, 7.0 / 12);
+  EXPECT_DOUBLE_EQ(view.goodput[0].low, 0.415);
+  const std::string text = table(view);
+  EXPECT_THAT(text, HasSubstr("arm    storm      n  recovered bitwise %"));
+  EXPECT_THAT(text, HasSubstr("spare  every_20  4  0.75      58.3       41.5"));
+  EXPECT_THAT(text, HasSubstr("Lost in spare, every_20: unrecovered 1"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("all: the phases")));
+  const record::Json json = to_json(view);
+  EXPECT_EQ(json["goodput"][0]["storm"], "every_20");
+  EXPECT_EQ(json["recoveries"][0]["victim"], "any rank");
+}
+
+TEST(ProcessView, GoodputCountsTheStartsOfJobsThatWereLaunchedAgain) {
+  Rows rows = storm_rows();
+  for (TrialRecord& row : rows) {
+    if (row.kind != TrialKind::trial || !row.result || row.result->recoveries.empty()) continue;
+    row.result->recoveries[0].kind = record::RecoveryKind::relaunch;
+    row.result->recoveries[0].times.respawn = 8;
+  }
+  const ProcessView view = view_of(rows, storm_spec());
+  // Of 2/10, 2/11, 2/12 and 2/13.
+  EXPECT_DOUBLE_EQ(view.goodput.at(0).median, (2.0 / 11 + 2.0 / 12) / 2);
+  rows.erase(std::remove_if(rows.begin(), rows.end(),
+                            [](const TrialRecord& row) { return row.kind == TrialKind::control; }),
+             rows.end());
+  const Goodput none = goodput_of("spare", "every_20", {&rows.back()}, rows);
+  EXPECT_EQ(none.trials, 0U);
 }
 
 }  // namespace

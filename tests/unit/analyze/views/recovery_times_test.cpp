@@ -39,7 +39,7 @@ std::vector<RecoveryLine> lines_of(const std::vector<TrialRecord>& rows, int sta
   design::Arm arm;
   arm.name = "arm";
   arm.parallel = {.kind = record::ParallelKind::hybrid, .ranks = 4, .stages = stages};
-  return recovery_lines(all, arm, TrainingPhase::update);
+  return recovery_lines(all, arm, "update", RecoveryPlace::phase);
 }
 
 TEST(RecoveryTimes, AreQuantilesOverTrialsInMilliseconds) {
@@ -86,7 +86,7 @@ TEST(RecoveryTimes, WithoutDetectionCountInNoDetectionAndInNoTotal) {
   const record::Json json = to_json(unknown)[0];
   EXPECT_TRUE(json["detect"]["median_ms"].is_null() && json["total"]["p95_ms"].is_null());
   EXPECT_EQ(json["redo"]["median_ms"], 3000);
-  const std::string text = recovery_tables(unknown);
+  const std::string text = recovery_tables(unknown, RecoveryPlace::phase);
   EXPECT_THAT(text, HasSubstr("arm  update  another rank  1  -          0/0"));
   EXPECT_THAT(text, HasSubstr("1000 bytes   1\n"));
 }
@@ -98,7 +98,7 @@ TEST(RecoveryTimes, AreOfTrialsThatRecoveredOnly) {
   dead.result.reset();
   dead.failure = record::Failure{record::FailureReason::hang, "", 0};
   EXPECT_TRUE(lines_of({lost, dead, trial({1}, {})}).empty());
-  EXPECT_EQ(recovery_tables({}), "");
+  EXPECT_EQ(recovery_tables({}, RecoveryPlace::phase), "");
 }
 
 TEST(RecoveryTimes, AreSortedByVictimsAndTheirStage) {
@@ -117,7 +117,7 @@ TEST(RecoveryTimes, AreSortedByVictimsAndTheirStage) {
     EXPECT_EQ(lines[i].victims, expected[i]) << i;
     EXPECT_EQ(lines[i].trials, trials[i]) << i;
   }
-  EXPECT_THAT(recovery_tables(lines), HasSubstr("another rank, stage 1"));
+  EXPECT_THAT(recovery_tables(lines, RecoveryPlace::phase), HasSubstr("another rank, stage 1"));
   EXPECT_EQ(to_json(lines)[1]["stage"], 0);
   // Where every rank holds the whole model, there is no stage to name.
   EXPECT_EQ(lines_of({trial({3}, {{}})})[0].victims, (VictimClass{Victim::another, {}}));
