@@ -89,7 +89,8 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
     options.before_checkpoints = [&trainer, format = plan.format] { trainer.prepare_saves(format); };
   if (plan.checkpoints.writes()) options.clock = std::make_shared<train::CheckpointClock>(plan.checkpoints);
   options.checkpoint = [&trainer, &removal, provenance, behind, place = plan.output,
-                        writer = plan.checkpoints.writer, clock = options.clock, format = plan.format] {
+                        writer = plan.checkpoints.writer, clock = options.clock,
+                        format = plan.format](const std::string&) {
     const std::int64_t step = trainer.step();
     std::filesystem::path file = place.file(step);
     record::Json beside = provenance;

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/process/subprocess.h"
 #include "launch/local_ranks.h"
 #include "launch/own_memory.h"
 
@@ -27,15 +27,6 @@ constexpr std::size_t board_size = places * sizeof(mpi::Pulse);
 mpi::Pulse* mapped(int file) {
   void* memory = ::mmap(nullptr, board_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<mpi::Pulse*>(memory);
-}
-
-// The state of a process, the letter after its name in proc(5), stat; 0 if there is none.
-char state_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t at = text.rfind(')');
-  return at != std::string::npos && at + 2 < text.size() ? text[at + 2] : '\0';
 }
 
 constexpr char stopped_by_signal = 'T';
@@ -78,7 +69,7 @@ void HangWatch::end(pid_t process, const char* why, double limit) {
 
 void HangWatch::look_at(pid_t process, const mpi::Pulse* pulse) {
   Rank& rank = ranks_.try_emplace(process, Rank{.since = watched_}).first->second;
-  const char state = state_of(process);
+  const char state = process_state(process);
   if (state == stopped_by_signal) {
     rank.stopped_since = rank.stopped_since.value_or(watched_);
     const double most = limit(pulse);

@@ -287,7 +287,10 @@ Launch launch_of(const design::CampaignSpec& spec, bool trains, bool ignore_file
   launch.runner = spec.runner;
   if (const auto* const ranks = spec.strata.as<design::ProcessStrata>()) {
     launch.failing = ranks->failing();
-    launch.detector = ranks->has(record::FailureMode::stop);
+    // The failure detector of Open MPI 5.0.11 does not watch processes that joined the job.
+    const bool stops = ranks->has(record::FailureMode::stop);
+    launch.detector = stops && !ranks->storms();
+    launch.ends_stopped = stops && ranks->storms();
     launch.guard = own_program;
   }
   if (trains || spec.runner.kind == record::RunnerKind::train) launch.program = find_trainer();

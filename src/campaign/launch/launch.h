@@ -21,6 +21,7 @@ struct Launch {
   Command python = {};             ///< runner.python: the Python that runs the script, see script_python()
   int failing = 0;                 ///< ranks that fail in a trial; 0: bits are altered and ranks do not fail
   bool detector = false;           ///< failing: stopped processes are to be noticed too
+  bool ends_stopped = false;       ///< the pool ends processes that a signal has stopped, see Worker
   /// failing: the bitrift whose exec-guard starts the worker, so that spawned processes that have not
   /// connected end with it too; "": none.
   std::filesystem::path guard = {};

@@ -182,6 +182,7 @@ void Pool::watch_limits() {
       crew->noted = Clock::now();
       observer_.on_slow_start(slow_start_text(*crew, options_));
     }
+    if (options_.launch.ends_stopped && works) crew->worker->end_stopped();
     if (!options_.memory || !works) continue;
     if (resident_memory(crew->worker->pids()) > *options_.memory) {
       crew->worker->end_with(memory_failure(*options_.memory));

@@ -110,6 +110,16 @@ void Worker::end_with(const record::Failure& failure) {
   events_.emplace_back(WorkerLost{failure, std::nullopt});
 }
 
+void Worker::end_stopped() {
+  std::set<pid_t> stopped;
+  for (const Connection& connection : connections_) {
+    if (!connection.peer() || process_state(*connection.peer()) != 'T') continue;
+    if (stopped_.contains(*connection.peer())) connection.kill_peer();
+    stopped.insert(*connection.peer());
+  }
+  stopped_ = std::move(stopped);
+}
+
 std::vector<pid_t> Worker::pids() const {
   std::vector<pid_t> pids = {process_.pid()};
   for (const Connection& connection : connections_) {

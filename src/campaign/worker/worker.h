@@ -7,6 +7,7 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -81,6 +82,9 @@ class Worker {
   void strike() noexcept;
   /// kill(), and the event that next_event() returns for it.
   void end_with(const record::Failure& failure);
+  /// SIGKILL to the ranks on this machine that a signal has stopped, now and when this was last called: a
+  /// stopped rank hangs, and a dead one is noticed.
+  void end_stopped();
   /// The memory of the process that was started and of every rank on this machine.
   [[nodiscard]] std::vector<pid_t> pids() const;
 
@@ -106,6 +110,7 @@ class Worker {
 
   Listener listener_;
   std::vector<Connection> connections_;
+  std::set<pid_t> stopped_;  // ranks that were, when end_stopped() last looked
   Subprocess process_;
   int ranks_;
   State state_ = State::starting;

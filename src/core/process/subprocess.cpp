@@ -4,6 +4,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -67,6 +69,14 @@ Prepared prepare(const Command& command) {
 }
 
 }  // namespace
+
+char process_state(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t at = text.rfind(')');
+  return at != std::string::npos && at + 2 < text.size() ? text[at + 2] : '\0';
+}
 
 ExitStatus ExitStatus::of(int status) noexcept {
   return WIFSIGNALED(status) ? ExitStatus{0, WTERMSIG(status)} : ExitStatus{WEXITSTATUS(status), 0};

@@ -31,6 +31,10 @@ struct Command {
   std::filesystem::path errors = {};  ///< stderr is appended here instead; empty: it goes with stdout
 };
 
+/// The state of a process, the letter after its name in proc(5), stat: 'T' if a signal has stopped it, 't' if
+/// a debugger has. 0 if there is no such process.
+[[nodiscard]] char process_state(pid_t process);
+
 /// A child in its own process group. The kernel sends it SIGKILL when the thread that started it ends
 /// (prctl(2), PR_SET_PDEATHSIG), so start children from a thread that lives as long as the program.
 class Subprocess {

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "core/named_enum.h"
 #include "record/json/keys.h"
@@ -46,11 +47,13 @@ struct Terms {
   /// steps, and report its rest: the same result except returned_step. The state then stays where it was. Not
   /// with `steps`.
   bool early_end = false;
+  /// The file of the checkpoints on the way, where the run chooses it; "": RunOptions::checkpoint does.
+  std::string saves_to = {};
 };
 constexpr auto keys_of(std::type_identity<Terms>) {
   using record::Key;
   return std::tuple(Key{"steps", &Terms::steps}, Key{"epochs", &Terms::epochs}, Key{"order", &Terms::order},
-                    Key{"early_end", &Terms::early_end});
+                    Key{"early_end", &Terms::early_end}, Key{"saves_to", &Terms::saves_to});
 }
 
 }  // namespace bitrift::train

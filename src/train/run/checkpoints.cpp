@@ -29,7 +29,7 @@ bool Checkpoints::due(std::int64_t commits) {
 void Checkpoints::write(const Position& at, const std::function<Ledger()>& ledger) {
   keep_ledger(ledger());
   const double began = record::monotonic_seconds();
-  const std::filesystem::path file = options_.checkpoint();
+  const std::filesystem::path file = options_.checkpoint(options_.saves_to);
   if (options_.clock) options_.clock->saved(began, record::monotonic_seconds());
   ledger_files_.remove_earlier();
   file_ = file;

@@ -52,9 +52,10 @@ struct RunOptions : Terms {
   /// last one; "": nowhere, and such a job's result covers its own part only.
   std::filesystem::path ledger_folder = {};
   std::filesystem::path start_file = {};  ///< checkpoint that holds the state at the start; "": none does
-  /// Writes a checkpoint and returns its file; collective over those who work. When: see
-  /// RecoverySpec::checkpoint_every and choose_interval.
-  std::function<std::filesystem::path()> checkpoint = {};
+  /// Writes a checkpoint, to Terms::saves_to if that names a file, and returns its file; collective over
+  /// those who work, ranks that joined included. When: see RecoverySpec::checkpoint_every and
+  /// choose_interval.
+  std::function<std::filesystem::path(const std::string& saves_to)> checkpoint = {};
   /// Called once, if a checkpoint is to come: after the first step, whose memory is then taken. Local.
   std::function<void()> before_checkpoints = {};
   /// How many of the last checkpoints a job may be launched again from.

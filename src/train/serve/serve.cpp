@@ -63,7 +63,7 @@ class Worker {
     Trainer trainer(spec, options_.parallel, options_.team, options_.recovery, false);
     if (options_.team.is_newcomer()) {
       base.reset();
-      if (!tell(trainer, trainer.run(run_options()))) return WorkerEnd::at_once;
+      if (!tell(trainer, trainer.run(run_options(trainer)))) return WorkerEnd::at_once;
     } else {
       trainer.load({.path = options_.base, .opened = &*base});
       trainer.remember_base(std::move(*base));
@@ -95,17 +95,23 @@ class Worker {
     return !result.lost_ranks();
   }
 
-  [[nodiscard]] RunOptions run_options() const {
+  // What a rank that joins in the middle of a run needs, too.
+  [[nodiscard]] RunOptions run_options(Trainer& trainer) const {
     RunOptions run;
     run.death_note = options_.death_note;
     run.command = options_.command;
+    run.start_file = options_.base;
+    run.checkpoint = [&trainer](const std::string& saves_to) {
+      trainer.save(saves_to, record::Json::object());
+      return saves_to;
+    };
     return run;
   }
 
   record::RunResult answer(Trainer& trainer, PropagationRuns& propagation,
                            const record::RunRequest& request) {
     record::RunResult result;
-    RunOptions run = run_options();
+    RunOptions run = run_options(trainer);
     std::error_code ignored;
     // The driver reads the files of a job that it launches again.
     const bool ends_at_once = options_.recovery.kind == record::RecoveryKind::relaunch;
@@ -114,15 +120,12 @@ class Worker {
     run.order = order_of(request);
     run.id = request.id;
     request.faults.visit([&run](const auto& faults) { meet(faults, run); });
-    run.start_file = options_.base;
-    run.checkpoint = [&trainer, file = std::filesystem::path(request.checkpoint + ".saved")] {
-      trainer.save(file, record::Json::object());
-      return file;
-    };
+    run.saves_to = request.checkpoint + ".saved";
     const auto saves = [](const record::ProcessFault& fault) {
       return fault.phase == record::TrainingPhase::save;
     };
-    if (std::any_of(run.process_faults.begin(), run.process_faults.end(), saves)) run.save = run.checkpoint;
+    if (std::any_of(run.process_faults.begin(), run.process_faults.end(), saves))
+      run.save = [&trainer, file = run.saves_to] { trainer.save(file, record::Json::object()); };
     if (trainer.base_is_due()) {
       trainer.load({options_.base});
       trainer.remember_base(ckpt::Reader(options_.base));

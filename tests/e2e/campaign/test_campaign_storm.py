@@ -132,3 +132,26 @@ def test_replay_and_extension_draw_the_same_storms(rows: dict, place: Path) -> N
     (place / "more.json").write_text(json.dumps(SPEC | {"strata": more}))
     refused = campaign("run", place / "more.json", "-o", place / "plain", "--extend")
     assert refused.returncode == 2 and "strata.process.phases" in refused.stderr
+
+
+def test_ranks_that_stop_after_others_were_replaced_are_ended(tmp_path: Path) -> None:
+    """Open MPI's detector does not watch processes that joined. A pipeline needs a file, which new ranks write, too."""
+    arm = {"name": "file", "parallel": {"kind": "pipeline", "ranks": 2, "micro_batches": 2}}
+    arm["recovery"] = {"kind": "respawn", "state": "file", "checkpoint_every": 2}
+    # In phase backward, neither rank can fail before the other has completed the step before.
+    process = {"phases": ["backward"], "every": [6], "how": ["kill", "stop"]}
+    changes = {"arms": [arm], "strata": {"process": process}, "trials_per_stratum": 2, "seed": 9}
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC | changes))
+    done = campaign("run", tmp_path / "spec.json", "-o", tmp_path / "stops", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(tmp_path / "stops")
+    stops = 0
+    for draw in range(2):
+        row = trial(rows, "file", 6, draw)
+        assert row["result"]["final_digest"] == rows["file/control/0"]["result"]["final_digest"]
+        assert {one["state"] for one in row["result"]["recoveries"]} == {"file"}
+        stops += sum(one["process"]["how"] == "stop" for one in row["faults"][1:])
+    assert stops > 0
+    (tmp_path / "far.json").write_text(json.dumps(SPEC | changes | {"worker": {"connect": "network"}}))
+    refused = campaign("run", tmp_path / "far.json", "-o", tmp_path / "far")
+    assert refused.returncode == 2 and "worker.connect: the driver ends ranks that stop" in refused.stderr

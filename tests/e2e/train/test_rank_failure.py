@@ -380,6 +380,15 @@ def test_a_file_replaces_the_last_copy(bases: Bases, tmp_path: Path, options: li
     assert (one["state"], one["step"], one["steps_redone"]) == ("file", step, 5 - step)
 
 
+def test_a_replacement_knows_the_file_that_it_came_from(bases: Bases, tmp_path: Path) -> None:
+    others = [rank for rank in range(RANKS["pipeline"]) if rank != 0]
+    faults = kills("0@2:forward", *(f"{rank}@3:forward" for rank in others))
+    options = ("--on-failure", "respawn", "--state-from", "file", "--checkpoint-every", 4, *faults)
+    first, second = recovered(bases, "sgd", "pipeline", tmp_path / "out.h5", *options)
+    assert (first["failed"], first["state"], first["step"]) == ([0], "file", 0)
+    assert (second["failed"], second["state"], second["step"]) == (others, "file", 0)
+
+
 def test_too_few_spares(bases: Bases, tmp_path: Path) -> None:
     faults = kills("1@3:forward", "2@6:forward")
     ended = bases.fail("sgd", "data", tmp_path / "out.h5", "--on-failure", "spare", *faults)

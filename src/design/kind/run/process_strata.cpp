@@ -183,6 +183,13 @@ void ProcessStrata::check_storms(const Document& document) const {
          document.where(fmt::format("{}/phases/{}", place, i)));
   }
   refuse_totals(document, every.size(), "storms");
+  const Json::json_pointer connect("/worker/connect");
+  if (has(FailureMode::stop) && document.value.value(connect, "local") == "network") {
+    fail(ErrorCode::bad_input,
+         "{}: the driver ends ranks that stop in a storm, and cannot see those on other machines; remove the "
+         "key, or stop from strata.process.how",
+         document.where(connect.to_string()));
+  }
 }
 
 void ProcessStrata::check_victims(const Document& document, int ranks,
