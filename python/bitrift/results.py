@@ -29,7 +29,7 @@ _COMPARED = [
 _RECOVERY_OUTCOMES = ("recovered_bitwise", "recovered_within_noise", "recovered_degraded", "lost")
 _RECOVERED = ["arm", "phase", "victim", "stage", "trials"]
 _IN_STORM = ["arm", "storm", "trials"]
-_GOODPUT = {"failures": ("mean",), "goodput": ("median", "p5")}
+_GOODPUT = {"faults": ("mean",), "goodput": ("median", "p5")}
 _PARTS = ("detect", "revoke", "agree", "shrink", "respawn", "state", "redo", "total")
 _RECOVERY = {
     **dict.fromkeys(_PARTS, ("n", "median_ms", "p95_ms")),
@@ -358,8 +358,9 @@ class Campaign:
     def goodput(self, where: Where | None = None) -> pd.DataFrame:
         """How much of the time of runs in a storm was useful, a row for each arm and storm (docs/rank-failure.md).
 
-        Columns: arm, storm, trials (that ran to their end), failures_mean (of a trial), goodput_median, goodput_p5
-        (fractions: the time of a run without failures, divided by the trial's). Empty where the strata are phases.
+        Columns: arm, storm, trials (that ran to their end), faults_mean (of a trial), goodput_median, goodput_p5
+        (fractions: the time of a run without faults, divided by the trial's; NaN without such a trial). Empty where the
+        strata are phases.
         where and what is raised: as for `process`.
         """
         pandas = pandas_package()
@@ -369,8 +370,9 @@ class Campaign:
             | {f"{key}_{name}": one[key][name] for key, names in _GOODPUT.items() for name in names}
             for one in found
         ]
-        columns = [*_IN_STORM, *(f"{key}_{name}" for key, names in _GOODPUT.items() for name in names)]
-        return cast("pd.DataFrame", pandas.DataFrame(lines, columns=columns))
+        numbers = [f"{key}_{name}" for key, names in _GOODPUT.items() for name in names]
+        frame = pandas.DataFrame(lines, columns=[*_IN_STORM, *numbers])
+        return cast("pd.DataFrame", frame.astype(dict.fromkeys(numbers, "float64")))
 
     def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.

@@ -210,7 +210,9 @@ int run(int count, char** words) {
   make_folder(folder, arguments);
   arguments.words.insert(arguments.words.end(), {"--temporary", folder->path().string()});
   const JobEnd end = run_mpirun({.ranks = arguments.ranks, .options = {}, .arguments = arguments.words});
-  if (end.lost) complain("a rank was lost, and the save with it; see what mpirun says");
+  if (end.lost)
+    complain((end.no_start.empty() ? "a rank was lost, and the save with it" : end.no_start) +
+             "; see what mpirun says");
   return end.code;
 }
 

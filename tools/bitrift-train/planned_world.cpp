@@ -143,6 +143,10 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
                         end.launcher_signal));
         return 1;
       }
+      if (!end.no_start.empty()) {
+        complain(end.no_start + "; see what it says");
+        return 1;
+      }
       if (end.lost && survives && !end.began) {
         complain(fmt::format("a rank was lost before the training began, {} times in a row", start_tries));
         return 1;

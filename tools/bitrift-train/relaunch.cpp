@@ -112,8 +112,11 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
     const bool has_file = now && (now != known || reached > 0);
     const std::int64_t step = has_file ? train::integer_in(ckpt::Reader(now->path), "progress/step", 0) : 0;
     if (step <= reached) {
-      complain(fmt::format(
-          "the job lost a rank again before it came beyond step {}; it was not launched again", reached));
+      complain(end.no_start.empty()
+                   ? fmt::format(
+                         "the job lost a rank again before it came beyond step {}; it was not launched again",
+                         reached)
+                   : end.no_start + "; see what it says");
       return 1;
     }
     tell_steps(end.steps);
@@ -124,7 +127,8 @@ int run_with_relaunches(Job job, const std::filesystem::path& output) {
     } else {
       job.arguments.emplace_back("--relaunched-from-start");
     }
-    spdlog::warn("a rank was lost; launching the job again from {}",
+    spdlog::warn("{}; launching the job again from {}",
+                 end.no_start.empty() ? "a rank was lost" : end.no_start,
                  has_file ? fmt::format("step {} in {}", step, now->path.string()) : "the start");
   }
 }

@@ -233,13 +233,15 @@ JobEnd run_mpirun(const Job& job) {
   // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code && interrupted_by != 0) return interrupted_end(interrupted_by, began);
-  if (!code && !started && status.signal == 0 && status.code <= killed_by_signal) {
-    spdlog::error("{} ended with exit code {} before it had started a rank on this machine; see what it says",
-                  mpirun_program(), status.code);
-    return {std::max(status.code, 1)};
-  }
   const bool given_up = read_word(code_file.get(), Word::given_up).value_or(0) != 0;
-  if (!code) return {given_up ? 1 : code_of_loss(status), true, began, {}, status.signal, hangs.furthest()};
+  if (!code) {
+    JobEnd end{given_up ? 1 : code_of_loss(status), true, began, {}, status.signal, hangs.furthest()};
+    if (!started && status.signal == 0 && status.code <= killed_by_signal) {
+      end.no_start = fmt::format("{} ended with exit code {} before a rank had started on this machine",
+                                 mpirun_program(), status.code);
+    }
+    return end;
+  }
   if (*code == 0 && status.code > killed_by_signal) {
     spdlog::warn("a rank was lost after the result was complete, which changes nothing");
     return {0, false, began, *code};
@@ -251,7 +253,7 @@ JobEnd run_mpirun(const Job& job) {
 JobEnd run_until_begun(const Job& job) {
   for (int next = 2;; ++next) {
     const JobEnd end = run_mpirun(job);
-    const bool failed = end.lost || end.code == 3;
+    const bool failed = (end.lost && end.no_start.empty()) || end.code == 3;
     if (end.began || !failed || end.launcher_signal != 0 || interrupted_by != 0 || next > start_tries)
       return end;
     spdlog::warn("a rank was lost before the training began; starting the ranks again (try {} of {})", next,

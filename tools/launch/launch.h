@@ -17,6 +17,9 @@ struct JobEnd {
   std::optional<int> word = {};  ///< the code that a rank left, whatever happened to the others after that
   int launcher_signal = 0;       ///< that ended mpirun itself, and with it all ranks
   std::optional<mpi::Steps> steps = {};  ///< if Job::tells_steps: see HangWatch::furthest()
+  /// If the job was lost and no rank was ever seen on this machine: how mpirun ended, as a clause. Too few
+  /// slots are one reason; or all ranks were on other machines.
+  std::string no_start = {};
 };
 
 /// A job for mpirun.
@@ -35,7 +38,7 @@ struct Job {
 [[noreturn]] void become_mpirun(const Job& job);
 
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
-/// when the ranks ended otherwise, or never started, which a line says. SIGINT, SIGTERM and SIGHUP end the
+/// when the ranks ended otherwise. SIGINT, SIGTERM and SIGHUP end the
 /// child: the code is then 128 + the signal, as a shell would say, and a line names it. Where the ranks may
 /// leave, SIGTERM and SIGUSR1 ask them to instead (asked_by_driver); SIGUSR1 before they begin ends the
 /// child, with the code EX_TEMPFAIL.

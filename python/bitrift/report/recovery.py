@@ -75,12 +75,16 @@ def _goodput(lines: list[Json]) -> Table:
     rows = []
     for line in lines:
         row = [text(line["arm"]), text(line["storm"]), number(line["trials"])]
-        for value in (line["failures"]["mean"], 100 * line["goodput"]["median"], 100 * line["goodput"]["p5"]):
-            row.append(Cell(f"{value:.1f}", value, "n") if line["trials"] else Cell("no trial", None, "n"))
+        if line["trials"]:
+            share = line["goodput"]
+            shown = (line["faults"]["mean"], 100 * share["median"], 100 * share["p5"])
+            row += [Cell(f"{value:.1f}", value, "n") for value in shown]
+        else:
+            row += [Cell("no trial", None, "n")] * 3
         rows.append(row)
-    heads = [Head("arm"), Head("storm"), Head("trials", True), Head("failures a trial", True)]
+    heads = [Head("arm"), Head("storm"), Head("trials", True), Head("faults a trial", True)]
     heads += [Head("goodput %", True), Head("5th percentile %", True)]
-    return Table("How much of the time was useful: the time without failures, in percent of the trial's", heads, rows)
+    return Table("How much of the time was useful: the time without faults, in percent of the trial's", heads, rows)
 
 
 def recovery(facts: Facts) -> Json:

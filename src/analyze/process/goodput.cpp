@@ -34,11 +34,11 @@ Goodput goodput_of(const std::string& arm, const std::string& storm,
   for (const TrialRecord* row : trials) {
     if (!row->result || row->result->status != record::RunStatus::done || seconds_of(*row) <= 0) continue;
     shares.push_back(golden / seconds_of(*row));
-    found.failures += static_cast<double>(row->faults.size());
+    found.faults += static_cast<double>(row->faults.size());
   }
   found.trials = shares.size();
   if (shares.empty()) return found;
-  found.failures /= static_cast<double>(shares.size());
+  found.faults /= static_cast<double>(shares.size());
   found.median = quantile(shares, 0.5);
   found.low = quantile(shares, 0.05);
   return found;
@@ -46,10 +46,13 @@ Goodput goodput_of(const std::string& arm, const std::string& storm,
 
 std::string goodput_table(const std::vector<Goodput>& lines) {
   if (lines.empty()) return "";
-  std::vector<std::vector<std::string>> table = {{"arm", "storm", "n", "failures", "goodput %", "worst 5 %"}};
+  std::vector<std::vector<std::string>> table = {{"arm", "storm", "n", "faults", "goodput %", "worst 5 %"}};
   for (const Goodput& line : lines) {
-    table.push_back({line.arm, line.storm, std::to_string(line.trials), fmt::format("{:.3g}", line.failures),
-                     fmt::format("{:.1f}", 100 * line.median), fmt::format("{:.1f}", 100 * line.low)});
+    table.push_back({line.arm, line.storm, std::to_string(line.trials)});
+    for (const std::string& cell :
+         {fmt::format("{:.3g}", line.faults), fmt::format("{:.1f}", 100 * line.median),
+          fmt::format("{:.1f}", 100 * line.low)})
+      table.back().push_back(line.trials > 0 ? cell : "-");
   }
   return in_columns(table);
 }
@@ -57,11 +60,12 @@ std::string goodput_table(const std::vector<Goodput>& lines) {
 Json to_json(const std::vector<Goodput>& lines) {
   Json list = Json::array();
   for (const Goodput& line : lines) {
+    const auto known = [&](double value) { return line.trials > 0 ? Json(value) : Json(); };
     list.push_back({{"arm", line.arm},
                     {"storm", line.storm},
                     {"trials", line.trials},
-                    {"failures", {{"mean", line.failures}}},
-                    {"goodput", {{"median", line.median}, {"p5", line.low}}}});
+                    {"faults", {{"mean", known(line.faults)}}},
+                    {"goodput", {{"median", known(line.median)}, {"p5", known(line.low)}}}});
   }
   return list;
 }

@@ -16,7 +16,7 @@ namespace bitrift::analyze {
 struct Goodput {
   std::string arm, storm;
   std::uint64_t trials = 0;
-  double failures = 0;         ///< mean number of faults in a trial
+  double faults = 0;           ///< mean number in a trial, slow ranks included
   double median = 0, low = 0;  ///< of the goodput: quantile() at 0.5 and 0.05
 };
 
@@ -28,7 +28,7 @@ struct Goodput {
 
 /// "" without a line.
 [[nodiscard]] std::string goodput_table(const std::vector<Goodput>& lines);
-/// [{"arm", "storm", "trials", "failures": {"mean"}, "goodput": {"median", "p5"}}]
+/// [{"arm", "storm", "trials", "faults": {"mean"}, "goodput": {"median", "p5"}}]; null without a trial
 [[nodiscard]] record::Json to_json(const std::vector<Goodput>& lines);
 
 }  // namespace bitrift::analyze

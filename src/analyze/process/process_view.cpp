@@ -110,7 +110,7 @@ std::string remarks(const ProcessView& view) {
 }
 
 constexpr const char* storm_words =
-    "every_N: in each step, a rank fails with a probability of 1/N. failures: mean of a trial.\n"
+    "every_N: in each step, a rank fails or gets slow with a probability of 1/N. faults: mean of a trial.\n"
     "goodput: the time of a run without failures divided by the trial's; median, and 5th percentile.\n";
 
 const char* process_interval_words(IntervalKind kind) {

@@ -187,11 +187,11 @@ def test_an_mpirun_that_starts_no_rank_is_named(saved: Path, tmp_path: Path, rec
     done = subprocess.run(
         [*command, "--on-failure", recovery], capture_output=True, text=True, env=environment, check=False
     )
-    (line,) = [one for one in done.stderr.splitlines() if "info: running as root" not in one]
+    ended = "/bin/false ended with exit code 1 before a rank had started on this machine; "
     assert done.returncode == 1
-    assert line.endswith(
-        "/bin/false ended with exit code 1 before it had started a rank on this machine; see what it says"
-    )
+    assert done.stderr.endswith(f"bitrift-train: error: {ended}see what it says\n")
+    assert "was lost" not in done.stderr and "lost a rank" not in done.stderr
+    assert (f"{ended}launching the job again from the start" in done.stderr) == (recovery == "relaunch")
 
 
 def test_what_a_killed_mpirun_left_does_not_stop_a_later_one(saved: Path, tmp_path: Path) -> None:

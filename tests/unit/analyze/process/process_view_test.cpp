@@ -278,13 +278,13 @@ TEST(ProcessView, OfStormsHasGoodputAndNoTotal) {
   EXPECT_EQ(view.recoveries[0].victims.victim, Victim::any);
   ASSERT_EQ(view.goodput.size(), 1U);
   EXPECT_EQ(view.goodput[0].trials, 4U);  // the lost one did not run to its end
-  EXPECT_DOUBLE_EQ(view.goodput[0].failures, 0.75);
+  EXPECT_DOUBLE_EQ(view.goodput[0].faults, 0.75);
   // Of 1, 2/3, 2/4 and 2/5, with type 7: (2/3 + 1/2) / 2 and 2/5 + 0.15 (1/2 - 2/5).
   EXPECT_DOUBLE_EQ(view.goodput[0].median, 7.0 / 12);
   EXPECT_DOUBLE_EQ(view.goodput[0].low, 0.415);
   const std::string text = table(view);
   EXPECT_THAT(text, HasSubstr("arm    storm      n  recovered bitwise %"));
-  EXPECT_THAT(text, HasSubstr("spare  every_20  4  0.75      58.3       41.5"));
+  EXPECT_THAT(text, HasSubstr("spare  every_20  4  0.75    58.3       41.5"));
   EXPECT_THAT(text, HasSubstr("Lost in spare, every_20: unrecovered 1"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("all: the phases")));
   const record::Json json = to_json(view);
