@@ -175,6 +175,15 @@ def campaign(*arguments, env=None, cwd=None, timeout=240):
     return Driver(*arguments, env=env, cwd=cwd).finish(timeout)
 
 
+def run_rows(folder, spec):
+    """The rows of a campaign with this spec (a dict), which one worker runs in `folder`. Its file lies beside that."""
+    path = pathlib.Path(folder).parent / f"{pathlib.Path(folder).name}-spec.json"
+    path.write_text(json.dumps(spec))
+    done = campaign("run", path, "-o", folder, "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    return read_rows(folder, check_crc=True)
+
+
 def scratch_folders(folder):
     """What the campaign in this folder has in /dev/shm."""
     digest = xxhash.xxh3_128_hexdigest(str(folder).encode())[:12]

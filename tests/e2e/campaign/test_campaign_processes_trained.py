@@ -17,6 +17,7 @@ from campaign_support import (
     journal_lines,
     read_incidents,
     read_rows,
+    run_rows,
     scratch_folders,
     wait_until,
 )
@@ -51,10 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(place: Path) -> dict:
-    (place / "spec.json").write_text(json.dumps(SPEC))
-    done = campaign("run", place / "spec.json", "-o", place / "plain", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    return read_rows(place / "plain", check_crc=True)
+    return run_rows(place / "plain", SPEC)
 
 
 def trials(rows: dict, arm: str) -> list:

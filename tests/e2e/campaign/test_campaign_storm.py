@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_incidents, read_rows
+from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_incidents, run_rows
 from philox import derive_key, philox_u64
 
 RANKS, TRIALS, PHASES, HOW = 3, 3, ["forward", "reduce", "update"], ["kill", "slow"]
@@ -43,10 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(place: Path) -> dict:
-    (place / "spec.json").write_text(json.dumps(SPEC))
-    done = campaign("run", place / "spec.json", "-o", place / "plain", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    return read_rows(place / "plain", check_crc=True)
+    return run_rows(place / "plain", SPEC)
 
 
 def trial(rows: dict, arm: str, every: int, draw: int) -> dict:
@@ -141,10 +138,7 @@ def test_ranks_that_stop_after_others_were_replaced_are_ended(tmp_path: Path) ->
     # In phase backward, neither rank can fail before the other has completed the step before.
     process = {"phases": ["backward"], "every": [6], "how": ["kill", "stop"]}
     changes = {"arms": [arm], "strata": {"process": process}, "trials_per_stratum": 2, "seed": 9}
-    (tmp_path / "spec.json").write_text(json.dumps(SPEC | changes))
-    done = campaign("run", tmp_path / "spec.json", "-o", tmp_path / "stops", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    rows = read_rows(tmp_path / "stops")
+    rows = run_rows(tmp_path / "stops", SPEC | changes)
     stops = 0
     for draw in range(2):
         row = trial(rows, "file", 6, draw)

@@ -160,22 +160,24 @@ void ProcessStrata::check(const Document& document, const std::vector<Parallel>&
                "says who loads an altered file, and ranks that fail alter none; remove the key");
   }
   check_one_parallel(document, arms);
-  check_storms(document);
+  check_ways(document);
+  if (storms()) check_storms(document);
   check_victims(document, arms.front().ranks, recoveries);
 }
 
-void ProcessStrata::check_storms(const Document& document) const {
+void ProcessStrata::check_ways(const Document& document) const {
   const std::string place = "/strata/process";
   if (has(FailureMode::slow) != slow.has_value()) {
     fail(ErrorCode::bad_input, "{}: {}", document.where(place + "/slow"),
          slow ? "no rank is slowed down; remove the key, or add slow to strata.process.how"
               : "how slow a rank gets, and for how many steps, as in {\"factor\": 3, \"steps\": 10}");
   }
-  if (!storms()) {
-    if (how.size() == 1) return;
-    fail(ErrorCode::bad_input, "{}: one way to fail, or with 'every' several",
-         document.where(place + "/how"));
-  }
+  if (storms() || how.size() == 1) return;
+  fail(ErrorCode::bad_input, "{}: one way to fail, or with 'every' several", document.where(place + "/how"));
+}
+
+void ProcessStrata::check_storms(const Document& document) const {
+  const std::string place = "/strata/process";
   refuse_key(document, place + "/together", "in a storm one rank fails at a time; remove the key");
   for (std::size_t i = 0; i < phases.size(); ++i) {
     if (!record::is_between_steps(phases[i]) && phases[i] != TrainingPhase::recovery) continue;

@@ -58,6 +58,7 @@ struct ProcessStrata final : Kind {
 
  private:
   [[nodiscard]] Sentences sentences_of_storms(const std::string& in_phases) const;
+  void check_ways(const record::Document& document) const;
   void check_storms(const record::Document& document) const;
   void check_victims(const record::Document& document, int ranks,
                      const std::vector<record::RecoverySpec>& recoveries) const;
