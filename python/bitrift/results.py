@@ -309,10 +309,11 @@ class Campaign:
     ) -> pd.DataFrame:
         """What became of runs in which ranks failed, as `bitrift analyze --view process` prints it.
 
-        One row for each arm, phase ("all": the phases together, weighted by their sizes) and outcome. Columns: arm,
-        phase, outcome (recovered_bitwise, recovered_within_noise, recovered_degraded or lost), estimate (NaN without a
-        trial), low, high, count, n, method (the kind of interval); docs/rank-failure.md. where: as for
-        `bitrift.summary`; a phase is a field. Raises Error(bad_input) when no rank fails in this campaign.
+        One row for each arm, phase ("all": the phases together, weighted by their sizes) or storm ("every_50"), and
+        outcome. Columns: arm, phase, outcome (recovered_bitwise, recovered_within_noise, recovered_degraded or lost),
+        estimate (NaN without a trial), low, high, count, n, method (the kind of interval); docs/rank-failure.md. where:
+        as for `bitrift.summary`; a phase or storm is a field. Raises Error(bad_input) when no rank fails in this
+        campaign.
         """
         pandas = pandas_package()
         found = json.loads(_core.process(self.folder, interval, simultaneous, conditions(where)))
@@ -334,13 +335,13 @@ class Campaign:
         return cast("pd.DataFrame", frame.astype({"estimate": "float64"}))
 
     def recovery_times(self, where: Where | None = None) -> pd.DataFrame:
-        """How long recoveries took, a row for each arm, phase and class of victims (docs/rank-failure.md).
+        """How long recoveries took, a row for each arm, phase or storm, and class of victims (docs/rank-failure.md).
 
-        Columns: arm, phase, victim ("rank 0" or "another rank"), stage (missing where the arm has one, or victims hold
-        different ones), trials (that recovered); of each part, PART_n, PART_median_ms and PART_p95_ms, PART being
-        detect, revoke, agree, shrink, respawn, state, redo or total; steps_lost_median, steps_lost_max,
-        steps_redone_median, steps_redone_max, bytes_moved_median. A trial with several recoveries counts with their
-        sum. where and what is raised: as for `process`.
+        Columns: arm, phase, victim ("rank 0", "another rank", or "any rank" in a storm), stage (missing where the arm
+        has one, where victims hold different ones, and in storms), trials (that recovered); of each part, PART_n,
+        PART_median_ms and PART_p95_ms, PART being detect, revoke, agree, shrink, respawn, state, redo or total;
+        steps_lost_median, steps_lost_max, steps_redone_median, steps_redone_max, bytes_moved_median. A trial with
+        several recoveries counts with their sum. where and what is raised: as for `process`.
         """
         pandas = pandas_package()
         found = json.loads(_core.process(self.folder, "anytime", False, conditions(where)))["recoveries"]

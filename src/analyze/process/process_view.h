@@ -1,4 +1,4 @@
-// What becomes of trainings in which ranks fail (docs/rank-failure.md).
+// How trainings end in which ranks fail (docs/rank-failure.md).
 #pragma once
 
 #include <array>

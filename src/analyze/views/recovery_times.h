@@ -55,7 +55,7 @@ struct RecoveryLine {
   }
 };
 
-/// What a line of recoveries has in addition to its arm.
+/// The second key of a line of recoveries, after its arm.
 enum class RecoveryPlace {
   phase,  ///< and a class of victims
   storm,

@@ -19,10 +19,10 @@ struct Storm {
   record::Slowness slowness = {};  ///< of mode slow
 };
 
-/// In each step a rank fails with probability 1 / every, independently of the other steps: the discrete form
-/// of failures at exponential times. So the steps between two failures have a geometric distribution, with
-/// `every` as their mean. The rank, then the phase, the point and the way to fail are uniform. Each draw is
-/// one such run; what strikes in a step follows from the stratum's key, the draw and the step alone.
+/// In each step a rank fails with probability 1 / every, independently of the other steps: the discrete
+/// counterpart of a Poisson process. The number of steps from one failure to the next is geometric, with mean
+/// `every`. The rank, then the phase, the point and the way to fail are uniform. Each draw is one such run;
+/// what strikes in a step follows from the stratum's key, the draw and the step alone.
 class StormPopulation final : public Population {
  public:
   /// Throws Error(bad_input) when a phase has no point on some rank.
