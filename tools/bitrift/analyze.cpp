@@ -177,9 +177,9 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
                    "(with --by tensor, "
                    "one such table for each tensor into which faults were injected); detectors: what each "
                    "guard noticed (see "
-                   "docs/detectors.md); process: what became of runs in which ranks failed, and how long the "
-                   "recoveries "
-                   "took (see docs/rank-failure.md); jpdc2024: the outcome categories of a study published "
+                   "docs/detectors.md); process: what became of runs in which ranks failed, how long the "
+                   "recoveries took and, in storms, how much of the time was useful (see "
+                   "docs/rank-failure.md); jpdc2024: the outcome categories of a study published "
                    "in 2024 (see "
                    "docs/jpdc2024.md)")
       ->check(one_of<View>());
